@@ -1,0 +1,222 @@
+"""The one place that hears every backward call: ``Tensor.backward``, ``grad``, nested ones.
+
+torch looks its engine up at call time (``Variable._execution_engine``); while somebody listens, a
+proxy stands there that tells the listeners and passes everything on. With nobody listening,
+torch's own engine is back in its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch.autograd.variable import Variable
+
+from secondpass.places import Place, here
+
+
+@dataclass(eq=False)
+class Call:
+    """One backward or autograd.grad call.
+
+    Attributes
+    ----------
+    key : int
+        Higher for a later call; listeners number their own calls from 1.
+    kind : str
+        ``backward`` or ``grad``.
+    place : Place or None
+        The innermost line of the person's own code that made the call.
+    retain_graph, create_graph : bool
+    parent : Call or None
+        The call inside which this one was made (from a hook or a Function), if any.
+    thread : int
+        The identity of the thread that made it.
+    roots, gradients, inputs : tuple
+        What was passed to torch; emptied when the call ends, so that nothing is kept alive.
+    has_inputs : bool
+        Whether ``inputs=`` (or autograd.grad's inputs) restricts the pass.
+    results : tuple
+        What autograd.grad returned; emptied like the rest, after the listeners heard of it.
+    error : BaseException or None
+        Set while listeners hear of the end of a failed call, emptied after.
+    failed : bool
+    """
+
+    key: int
+    kind: str
+    place: Place | None
+    retain_graph: bool
+    create_graph: bool
+    parent: Call | None
+    thread: int
+    has_inputs: bool
+    roots: tuple[Any, ...] = field(repr=False)
+    gradients: tuple[Any, ...] = field(repr=False)
+    inputs: tuple[Any, ...] = field(repr=False)
+    results: tuple[Any, ...] = field(default=(), repr=False)
+    error: BaseException | None = field(default=None, repr=False)
+    failed: bool = False
+
+    def let_go(self) -> None:
+        """Drop everything of torch's."""
+        self.roots = self.gradients = self.inputs = self.results = ()
+        self.error = None
+
+
+class Listener(Protocol):
+    """What `listen` wants: both methods run on the thread that made the call."""
+
+    def begin(self, call: Call) -> None:
+        """Hear that a call is about to run; its roots, gradients and inputs can be read."""
+
+    def end(self, call: Call) -> None:
+        """Hear that a call has ended; ``call.results`` or ``call.error`` can be read."""
+
+
+_listeners: list[Listener] = []
+_lock = threading.Lock()
+_running = threading.local()
+_keys = itertools.count(1)
+
+
+def listen(listener: Listener) -> Callable[[], None]:
+    """Tell a listener of every backward call from now on, in any thread.
+
+    A listener that raises is not allowed to disturb the person's call: its exception becomes a
+    RuntimeWarning, once.
+
+    Returns
+    -------
+    callable
+        Ends it; calling it again does nothing.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class Printer:
+    ...     def begin(self, call): print(call.kind, "begins")
+    ...     def end(self, call): print(call.kind, "failed" if call.failed else "ended")
+    >>> stop = listen(Printer())
+    >>> x = torch.tensor([2.0], requires_grad=True)
+    >>> (x**2).backward()
+    backward begins
+    backward ended
+    >>> stop()
+    """
+    with _lock:
+        _listeners.append(listener)
+        _install()
+
+    def stop() -> None:
+        with _lock:
+            # By identity: a listener may define equality as it likes.
+            _listeners[:] = [one for one in _listeners if one is not listener]
+            if not _listeners:
+                _uninstall()
+
+    return stop
+
+
+def current_call() -> Call | None:
+    """Return the innermost call that is running on this thread, None outside any."""
+    stack = _stack()
+    return stack[-1] if stack else None
+
+
+class _Engine:
+    """Stands where torch's engine stands; only ``run_backward`` is ours."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def run_backward(
+        self,
+        tensors: Sequence[Any],
+        grad_tensors: Sequence[Any],
+        keep_graph: bool,
+        create_graph: bool,
+        inputs: Sequence[Any] = (),
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Run torch's own engine between the listeners' `begin` and `end`."""
+        stack = _stack()
+        call = Call(
+            key=next(_keys),
+            kind="backward" if kwargs.get("accumulate_grad", True) else "grad",
+            place=here(),
+            retain_graph=bool(keep_graph),
+            create_graph=bool(create_graph),
+            parent=stack[-1] if stack else None,
+            thread=threading.get_ident(),
+            has_inputs=bool(inputs),
+            roots=tuple(tensors),
+            gradients=tuple(grad_tensors),
+            inputs=tuple(inputs or ()),
+        )
+        heard = tuple(_listeners)
+        stack.append(call)
+        try:
+            for listener in heard:
+                _tell(listener, "begin", call)
+            try:
+                results = self._engine.run_backward(
+                    tensors, grad_tensors, keep_graph, create_graph, inputs, *args, **kwargs
+                )
+            except BaseException as error:
+                call.error = error
+                call.failed = True
+                # A bare raise adds no entry: the traceback reads as it does without us.
+                traceback = error.__traceback__
+                error.__traceback__ = None if traceback is None else traceback.tb_next
+                raise
+            if call.kind == "grad":
+                call.results = tuple(results)
+            return results
+        finally:
+            try:
+                for listener in reversed(heard):
+                    _tell(listener, "end", call)
+            finally:
+                stack.pop()
+                call.let_go()
+
+
+def _tell(listener: Listener, what: str, call: Call) -> None:
+    try:
+        getattr(listener, what)(call)
+    except Exception as error:
+        # Where warnings are turned into errors, this one must not become the person's error.
+        with contextlib.suppress(RuntimeWarning):
+            warnings.warn(
+                f"secondpass could not follow a backward call ({type(error).__name__}: {error}); "
+                "the call itself was not disturbed. Please report this.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+
+def _stack() -> list[Call]:
+    if not hasattr(_running, "stack"):
+        _running.stack = []
+    return _running.stack  # type: ignore[no-any-return]
+
+
+def _install() -> None:
+    if not isinstance(Variable._execution_engine, _Engine):
+        Variable._execution_engine = _Engine(Variable._execution_engine)  # type: ignore[assignment]
+
+
+def _uninstall() -> None:
+    engine = Variable._execution_engine
+    if isinstance(engine, _Engine):
+        Variable._execution_engine = engine._engine

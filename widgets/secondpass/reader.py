@@ -1,0 +1,403 @@
+"""Read live autograd graphs into records.
+
+A `GraphReader` remembers what it has read: a Node keeps its id over several readings, and a slot
+keeps its shape and bytes after its saved tensor was freed.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from secondpass import saved, walk
+from secondpass.graph import Edge, Graph, Leaf, Node, Root
+from secondpass.places import Place
+from secondpass.saved import Slot, short_type
+from secondpass.values import value_text
+
+LineOf = Callable[[Any], Place | None]
+
+
+class NoGraphError(ValueError):
+    """A tensor has no graph behind it; the message says why and what to do."""
+
+
+@dataclass
+class KnownNode:
+    """What a reader remembers of a Node: nothing of torch's."""
+
+    record: Node
+    tag: weakref.ref[walk.Tag]
+    storages: dict[str, int | None]  # slot name -> identity of the storage it keeps alive
+
+
+@dataclass
+class KnownLeaf:
+    """What a reader remembers of a leaf; the tensor itself is held weakly."""
+
+    record: Leaf
+    tensor: weakref.ref[torch.Tensor]
+
+
+@dataclass
+class KnownRoot:
+    """What a reader remembers of a root; the tensor itself is held weakly."""
+
+    record: Root
+    tensor: weakref.ref[Any]
+
+
+@dataclass
+class GraphReader:
+    """Reads graphs as they stand at a moment and remembers what was seen.
+
+    Parameters
+    ----------
+    line_of : callable
+        Gives the line that made a torch Node, or None.
+    """
+
+    line_of: LineOf = field(default=lambda node: None)
+    nodes: dict[str, KnownNode] = field(default_factory=dict)
+    leaves: dict[str, KnownLeaf] = field(default_factory=dict)
+    edges: dict[str, Edge] = field(default_factory=dict)
+    roots: list[KnownRoot] = field(default_factory=list)
+    left_out: str = ""
+    _ids: dict[int, str] = field(default_factory=dict)  # tag number -> Node id
+    _leaf_ids: dict[int, str] = field(default_factory=dict)  # id(tensor) -> leaf id
+
+    def add_roots(self, tensors: Sequence[Any], names: Mapping[int, str]) -> walk.Walk:
+        """Read the graph behind tensors and remember them as roots.
+
+        Returns
+        -------
+        Walk
+            The live Nodes; drop it soon.
+        """
+        found = self.read([walk.gradient_node(tensor) for tensor in tensors], names)
+        for tensor in tensors:
+            if not any(known.tensor() is tensor for known in self.roots):
+                self._add_root(tensor, names)
+        return found
+
+    def read(
+        self, starts: Iterable[Any], names: Mapping[int, str], born_in: int | None = None
+    ) -> walk.Walk:
+        """Read or re-read the graph behind some Nodes.
+
+        Parameters
+        ----------
+        starts : iterable of torch.autograd.graph.Node
+        names : mapping from id(tensor) to str
+        born_in : int, optional
+            The call that made those Nodes that were not seen before.
+        """
+        found = walk.walk(starts)
+        self.left_out = self.left_out or found.left_out
+        for accumulate in found.leaves:
+            self._add_leaf(accumulate.variable, names)
+        for node in found.nodes:
+            self._add_node(node, born_in)
+        for node in found.nodes:
+            self._add_edges(node)
+        return found
+
+    def id_of(self, node: Any) -> str | None:
+        """Return the id of a live Node or AccumulateGrad, None where it was not read."""
+        if walk.is_accumulate(node):
+            return self.leaf_id(node.variable)
+        tag = walk.tag_of(node)
+        return None if tag is None else self._ids.get(tag.number)
+
+    def leaf_id(self, tensor: torch.Tensor) -> str | None:
+        """Return the id of a leaf, None where it was not read."""
+        key = self._leaf_ids.get(id(tensor))
+        # Python gives the number of a dead object to the next one.
+        return key if key is not None and self.leaves[key].tensor() is tensor else None
+
+    def refresh(self, node: Any, freed_by: int | None = None) -> dict[str, Slot]:
+        """Read a known Node's slots again.
+
+        Parameters
+        ----------
+        node : torch.autograd.graph.Node
+        freed_by : int, optional
+            The call to name where a slot is found freed that was not before.
+
+        Returns
+        -------
+        dict from slot name to Slot
+            The slots whose state is another than before.
+        """
+        node_id = self.id_of(node)
+        if node_id is None:
+            return {}
+        known = self.nodes[node_id]
+        before = {slot.name: slot for slot in known.record.slots}
+        after = _merged(before, saved.read_slots_and_storages(node), freed_by)
+        known.storages = {name: storage for name, (_, storage) in after.items()}
+        slots = tuple(slot for slot, _ in after.values())
+        known.record = replace(known.record, slots=slots)
+        return {slot.name: slot for slot in slots if slot != before.get(slot.name)}
+
+    def mark_freed(self, node_id: str, call: int) -> dict[str, Slot]:
+        """Note that a call ran a Node whose slots cannot be seen, and freed them."""
+        known = self.nodes[node_id]
+        changed = {
+            slot.name: replace(slot, state=saved.FREED, freed_by=call)
+            for slot in known.record.slots
+            if slot.state == saved.UNKNOWN
+        }
+        self._set_slots(known, changed)
+        return changed
+
+    def drop_dead(self) -> dict[str, dict[str, Slot]]:
+        """Note which graphs have died: what they saved went with them.
+
+        Returns
+        -------
+        dict from Node id to dict from slot name to Slot
+            The slots that changed.
+        """
+        gone: dict[str, dict[str, Slot]] = {}
+        for known in self.nodes.values():
+            if known.tag() is not None:
+                continue
+            changed = {
+                slot.name: replace(slot, state=saved.FREED)
+                for slot in known.record.slots
+                if slot.state not in (saved.FREED, saved.NONE)
+            }
+            if changed:
+                gone[known.record.id] = changed
+                self._set_slots(known, changed)
+                known.storages = {}
+        return gone
+
+    def held_bytes(self) -> int:
+        """Return the bytes of the storages that saved tensors hold, each counted once."""
+        sizes: dict[object, int] = {}
+        for key, known in self.nodes.items():
+            for slot in known.record.slots:
+                if slot.state in (saved.HELD, saved.CHANGED, saved.PACKED) and slot.nbytes:
+                    storage = known.storages.get(slot.name)
+                    sizes[storage if storage is not None else (key, slot.name)] = slot.nbytes
+        return sum(sizes.values())
+
+    def graph(self) -> Graph:
+        """Return what is known as records; leaves' values and ``.grad`` as they are now."""
+        for known in self.leaves.values():
+            tensor = known.tensor()
+            if tensor is not None:
+                known.record = replace(
+                    known.record, value=value_text(tensor), grad=value_text(tensor.grad)
+                )
+        return Graph(
+            nodes=tuple(known.record for known in self.nodes.values()),
+            leaves=tuple(known.record for known in self.leaves.values()),
+            edges=tuple(self.edges.values()),
+            roots=tuple(known.record for known in self.roots),
+            left_out=self.left_out,
+        )
+
+    def graph_now(self) -> Graph:
+        """Read the graphs behind those roots that live, then return all that is known."""
+        self.drop_dead()
+        starts = [
+            walk.gradient_node(root) for known in self.roots if (root := known.tensor()) is not None
+        ]
+        found = walk.walk(starts)
+        for node in found.nodes:
+            self.refresh(node)
+        return self.graph()
+
+    def _set_slots(self, known: KnownNode, changed: Mapping[str, Slot]) -> None:
+        slots = tuple(changed.get(slot.name, slot) for slot in known.record.slots)
+        known.record = replace(known.record, slots=slots)
+
+    def _add_root(self, tensor: Any, names: Mapping[int, str]) -> None:
+        source = self.id_of(walk.gradient_node(tensor))
+        if source is None:
+            return
+        if isinstance(tensor, torch.Tensor):
+            record = Root(
+                names.get(id(tensor), "result"), _type(tensor), value_text(tensor), source
+            )
+        else:  # a GradientEdge: a place in a graph, without a value
+            record = Root("gradient edge", "", "", source)
+        self.roots.append(KnownRoot(record, _weak(tensor)))
+
+    def _add_leaf(self, tensor: torch.Tensor, names: Mapping[int, str]) -> None:
+        key = self.leaf_id(tensor)
+        if key is None:
+            key = f"l{len(self.leaves)}"
+            name = names.get(id(tensor), f"leaf {len(self.leaves) + 1}")
+            record = Leaf(key, name, _type(tensor), value_text(tensor), value_text(tensor.grad))
+            self.leaves[key] = KnownLeaf(record, weakref.ref(tensor))
+            self._leaf_ids[id(tensor)] = key
+
+    def _add_node(self, node: Any, born_in: int | None) -> None:
+        tag = walk.tag_of(node)
+        if tag is None:  # behind the depth limit: shown by the sentence about the rest
+            return
+        if tag.number in self._ids:
+            self.refresh(node)
+            return
+        pairs = saved.read_slots_and_storages(node)
+        record = Node(
+            id=f"n{len(self.nodes)}",
+            name=str(node.name()),
+            slots=tuple(slot for slot, _ in pairs),
+            line=self.line_of(node),
+            gives=_gives(node),
+            born_in=born_in,
+        )
+        storages = {slot.name: storage for slot, storage in pairs}
+        self.nodes[record.id] = KnownNode(record, weakref.ref(tag), storages)
+        self._ids[tag.number] = record.id
+
+    def _add_edges(self, node: Any) -> None:
+        target = self.id_of(node)
+        if target is None:
+            return
+        for index, (following, output) in enumerate(node.next_functions):
+            source = None if following is None else self.id_of(following)
+            if source is not None:
+                edge = Edge(source, target, index, output)
+                self.edges[edge.id] = edge
+
+
+def read_graph(
+    tensors: Sequence[torch.Tensor],
+    *,
+    names: Mapping[int, str] | None = None,
+    line_of: LineOf | None = None,
+) -> Graph:
+    """Read the graph behind tensors as it stands now, without side effects.
+
+    Parameters
+    ----------
+    tensors : sequence of torch.Tensor
+        The roots, each with a grad_fn.
+    names : mapping from id(tensor) to str, optional
+        The person's own names of leaves and roots.
+    line_of : callable, optional
+        Gives the line that made a torch Node, where it is known.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    TypeError
+        For anything that is not a tensor.
+    NoGraphError
+        For a tensor without a graph; the message says why and what to do.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.tensor([2.0], requires_grad=True)
+    >>> y = x**2
+    >>> print(read_graph([y], names={id(x): "x", id(y): "y"}))
+    y = 4  f32[1]
+    └─ Pow  saves self f32[1] 4 B held
+       └─ x = 2  leaf f32[1], grad None
+    """
+    check_roots(tensors)
+    reader = GraphReader(line_of or (lambda node: None))
+    reader.add_roots(tensors, names or {})
+    return reader.graph()
+
+
+def check_roots(tensors: Sequence[Any]) -> None:
+    """Raise the error that says what is wrong with a root; see `read_graph`."""
+    if not tensors:
+        raise TypeError("Give at least one tensor, such as the loss: show(loss)")
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(
+                f"{type(tensor).__name__} is not a tensor: give the tensor that backward would "
+                "be called on, such as the loss."
+            )
+        if tensor.grad_fn is None:
+            raise NoGraphError(_why_no_graph(tensor))
+
+
+def _why_no_graph(tensor: torch.Tensor) -> str:
+    what = f"This tensor ({_type(tensor)}) has no graph: "
+    if tensor.requires_grad:
+        return (
+            what + "it is a leaf, nothing was computed to make it. Compute something from it "
+            "first, such as y = x**2, and give that."
+        )
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return (
+            what + f"{str(tensor.dtype).removeprefix('torch.')} has no gradient; only floating "
+            "point and complex tensors do. Give the floating point result it was made for."
+        )
+    if tensor.is_inference():
+        return what + "it was made under torch.inference_mode(). Compute it outside of that."
+    if not torch.is_grad_enabled():
+        return (
+            what + "gradients are switched off here, by torch.no_grad() or "
+            "torch.set_grad_enabled(False). Compute it where they are on."
+        )
+    return (
+        what + "it was detached (.detach(), .data), made under torch.no_grad(), or none of the "
+        "tensors it was computed from has requires_grad=True. Set x.requires_grad_() on an input "
+        "before computing, or leave the detach out."
+    )
+
+
+def _merged(
+    before: Mapping[str, Slot],
+    read: list[tuple[Slot, int | None]],
+    freed_by: int | None,
+) -> dict[str, tuple[Slot, int | None]]:
+    """Join what is read now with what is known: a freed slot keeps its shape and its bytes.
+
+    A list of slots refuses as a whole once freed: ``indices`` then stands for ``indices[0]`` ….
+    """
+    merged: dict[str, tuple[Slot, int | None]] = {}
+    for slot, storage in read:
+        parts = [name for name in before if name == slot.name or name.startswith(f"{slot.name}[")]
+        if slot.state in (saved.HELD, saved.PACKED, saved.NONE, saved.CHANGED) or not parts:
+            merged[slot.name] = (slot, storage)
+            continue
+        for name in parts:
+            known = before[name]
+            if slot.state == saved.UNKNOWN or known.state in (saved.FREED, saved.NONE):
+                merged[name] = (known, None)
+            else:
+                merged[name] = (replace(known, state=saved.FREED, freed_by=freed_by), None)
+    return merged
+
+
+def _type(tensor: torch.Tensor) -> str:
+    return short_type(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+
+
+def _gives(node: Any) -> str:
+    """Return type and shape of a Node's outputs, from metadata: no tensor is touched."""
+    outputs = getattr(node, "_input_metadata", None) or ()
+    texts = []
+    for output in outputs:
+        try:
+            name = str(output.dtype).removeprefix("torch.")
+            texts.append(short_type(name, tuple(output.shape)))
+        except (RuntimeError, TypeError, ValueError):  # nested tensors have no plain shape
+            texts.append("?")
+    return ", ".join(texts)
+
+
+def _weak(thing: Any) -> weakref.ref[Any]:
+    try:
+        return weakref.ref(thing)
+    except TypeError:  # a GradientEdge is a tuple: not held, so it counts as gone
+        return weakref.ref(type("Gone", (), {})())

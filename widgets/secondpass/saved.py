@@ -1,0 +1,225 @@
+"""The saved tensors of one autograd Node, read without any side effect.
+
+torch shows each saved tensor twice: ``_saved_self`` unpacks it, which runs hooks and recomputes
+checkpoints; ``_raw_saved_self`` is the place itself and only says what lies in it. This module
+reads the second, and the first only where no hook can run.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+HELD = "held"
+FREED = "freed"
+NONE = "none"
+PACKED = "packed"
+CHANGED = "changed"
+UNKNOWN = "unknown"
+
+_RAW = "_raw_saved_"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One saved-tensor place of a Node.
+
+    Attributes
+    ----------
+    name : str
+        As torch names it: ``self``, ``result``, ``tensors[0]``.
+    shape : tuple of int or None
+        None where nothing lies in the slot, or it cannot be seen.
+    dtype : str or None
+        ``float32``, ``int64`` …
+    nbytes : int or None
+        Bytes of the storage that the slot keeps alive; a view keeps its whole base.
+    state : str
+        ``held``, ``freed``, ``none``, ``packed``, ``changed`` or ``unknown``.
+    freed_by : int or None
+        The number of the call that freed it, where that is known.
+    """
+
+    name: str
+    shape: tuple[int, ...] | None
+    dtype: str | None
+    nbytes: int | None
+    state: str
+    freed_by: int | None = None
+
+    def __str__(self) -> str:
+        """Return a line such as ``self f32[2×3] 24 B freed by call 1``."""
+        state = self.state if self.freed_by is None else f"{self.state} by call {self.freed_by}"
+        return " ".join(part for part in (self.name, describe(self), state) if part)
+
+
+def read_slots(node: Any) -> tuple[Slot, ...]:
+    """Read the saved tensors of a Node as they are now.
+
+    Parameters
+    ----------
+    node : torch.autograd.graph.Node
+        Any grad_fn, also one whose saved tensors were freed.
+
+    Returns
+    -------
+    tuple of Slot
+        In torch's order; empty for a Node that saves nothing.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.tensor([2.0], requires_grad=True)
+    >>> y = x**2
+    >>> print(*read_slots(y.grad_fn))
+    self f32[1] 4 B held
+    >>> y.backward()
+    >>> print(*read_slots(y.grad_fn))
+    self freed
+    """
+    return tuple(slot for slot, _ in read_slots_and_storages(node))
+
+
+def read_slots_and_storages(node: Any) -> list[tuple[Slot, int | None]]:
+    """Read the slots of a Node, each with the identity of the storage it keeps alive.
+
+    The number is ``untyped_storage()._cdata``: two slots with one number share their bytes.
+    """
+    names = _raw_names(type(node))
+    if not names and _shows_nothing(node):
+        return [(Slot("saved tensors", None, None, None, UNKNOWN), None)]
+    return [pair for raw in names for pair in _read(node, raw)]
+
+
+def is_freed(node: Any) -> bool:
+    """Say whether a saved tensor of a Node was freed; False where torch does not show it."""
+    return any(slot.state == FREED for slot, _ in read_slots_and_storages(node))
+
+
+def describe(slot: Slot) -> str:
+    """Return type, shape and bytes of a slot in short: ``f32[2×3] 24 B``.
+
+    Examples
+    --------
+    >>> describe(Slot("self", (2, 3), "float32", 24, HELD))
+    'f32[2×3] 24 B'
+    """
+    if slot.shape is None:
+        return ""
+    text = short_type(slot.dtype, slot.shape)
+    return text if slot.nbytes is None else f"{text} {bytes_text(slot.nbytes)}"
+
+
+def short_type(dtype: str | None, shape: tuple[int, ...]) -> str:
+    """Return ``f32[2×3]`` for a float32 tensor of two rows and three columns; ``f32`` for a scalar.
+
+    Examples
+    --------
+    >>> short_type("float32", (2, 3)), short_type("int64", ()), short_type("bool", (4,))
+    ('f32[2×3]', 'i64', 'bool[4]')
+    """
+    name = str(dtype)
+    for long, short in (
+        ("bfloat", "bf"),
+        ("float", "f"),
+        ("complex", "c"),
+        ("uint", "u"),
+        ("int", "i"),
+    ):
+        if name.startswith(long) and name[len(long) :].isdigit():
+            name = short + name[len(long) :]
+            break
+    return f"{name}[{'×'.join(map(str, shape))}]" if shape else name
+
+
+def bytes_text(nbytes: int) -> str:
+    """Return a number of bytes for people.
+
+    Examples
+    --------
+    >>> bytes_text(4), bytes_text(12_288), bytes_text(3_500_000)
+    ('4 B', '12 KB', '3.3 MB')
+    """
+    size = float(nbytes)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024 or unit == "GB":
+            break
+        size /= 1024
+    return f"{size:.1f} {unit}" if size < 10 and size % 1 else f"{size:.0f} {unit}"
+
+
+@functools.cache
+def _raw_names(kind: Any) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith(_RAW))
+
+
+def _shows_nothing(node: Any) -> bool:
+    """Say whether a Node may hold tensors that Python cannot see."""
+    name = str(node.name())
+    return name.endswith("CopySlices") or "CppNode" in name
+
+
+def _read(node: Any, raw: str) -> Iterator[tuple[Slot, int | None]]:
+    name = raw.removeprefix(_RAW)
+    try:
+        content = getattr(node, raw)
+    except RuntimeError:  # lists of slots and custom Functions refuse as a whole
+        yield Slot(name, None, None, None, FREED), None
+        return
+    several = type(content) is tuple
+    places = content if several else (content,)
+    hooked = any(place.unpack_hook is not None for place in places)
+    changed = not hooked and _was_changed(node, name)
+    for index, place in enumerate(places):
+        yield _read_one(f"{name}[{index}]" if several else name, place, changed)
+
+
+def _read_one(name: str, place: Any, changed: bool) -> tuple[Slot, int | None]:
+    """Read one SavedTensor; the caller drops it at once, for it dangles when its Node dies."""
+    data = place.data
+    if place.unpack_hook is not None:
+        # The packed object is the hooks' own affair: a file name, a checkpoint's marker …
+        return Slot(name, *_facts(data), PACKED), None
+    if data is None:
+        try:
+            place.unpack()
+        except RuntimeError as error:
+            if "second time" not in str(error):
+                raise
+            return Slot(name, None, None, None, FREED), None
+        return Slot(name, None, None, None, NONE), None
+    return Slot(name, *_facts(data), CHANGED if changed else HELD), _storage(data)
+
+
+def _was_changed(node: Any, name: str) -> bool:
+    """Say whether a saved tensor was modified in place since; only where no hook can run."""
+    getter = "saved_tensors" if name == "tensors" else f"_saved_{name}"
+    try:
+        getattr(node, getter, None)
+    except RuntimeError as error:
+        return "inplace operation" in str(error)
+    return False
+
+
+def _facts(data: Any) -> tuple[tuple[int, ...] | None, str | None, int | None]:
+    if not isinstance(data, torch.Tensor):
+        return None, None, None
+    return tuple(data.shape), str(data.dtype).removeprefix("torch."), _nbytes(data)
+
+
+def _nbytes(data: torch.Tensor) -> int | None:
+    try:
+        return int(data.untyped_storage().nbytes())
+    except (RuntimeError, NotImplementedError):  # sparse, mkldnn, meta-like subclasses
+        return None
+
+
+def _storage(data: torch.Tensor) -> int | None:
+    try:
+        return int(data.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return None
