@@ -6,7 +6,7 @@ backward pass reaches it, and `Graph.stops_at` is the first of them whose saved 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from secondpass import saved
 from secondpass.places import Place
@@ -33,6 +33,8 @@ class Node:
         Type and shape of the tensor that it made: ``f32[2×3]``.
     born_in : int or None
         The number of the call that made it, under ``create_graph=True``.
+    age : int
+        torch's sequence number: of several Nodes that are ready, a pass runs the highest first.
     """
 
     id: str
@@ -41,6 +43,7 @@ class Node:
     line: Place | None = None
     gives: str = ""
     born_in: int | None = None
+    age: int = field(default=0, repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -154,7 +157,7 @@ class Graph:
         None where it would pass; ``"unknown"`` where that cannot be known: CopySlices and C++
         Functions do not show their saved tensors, and a custom Function need not read them.
         """
-        for node in self.nodes:
+        for node in sorted(self.nodes, key=lambda node: -node.age):
             states = {slot.state for slot in node.slots}
             if saved.UNKNOWN in states or (saved.FREED in states and is_custom(node)):
                 return UNKNOWN

@@ -77,11 +77,26 @@ def own_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
+_filenames: dict[str, str] = {}  # label of a cell -> the file name that linecache knows
+
+
 def place_in(code: CodeType, line: int) -> Place:
     """Return the place of a line of a code object."""
-    filename = code.co_filename
-    text = linecache.getline(filename, line).strip()
-    return Place(file_label(filename), line, text, code.co_qualname)
+    return place_at(code.co_filename, line, code.co_qualname)
+
+
+def place_at(filename: str, line: int, function: str) -> Place:
+    """Return the place of a line, given the file name that its code object has."""
+    label = file_label(filename)
+    if label != filename:
+        _filenames[label] = filename
+    return Place(label, line, linecache.getline(filename, line).strip(), function)
+
+
+def source_lines(label: str) -> list[str]:
+    """Return the lines of a file or cell, by the name that its places have; empty if not had."""
+    lines = linecache.getlines(_filenames.get(label, label))
+    return [line.rstrip("\n") for line in lines]
 
 
 def here() -> Place | None:

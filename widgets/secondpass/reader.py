@@ -15,9 +15,10 @@ import torch
 
 from secondpass import saved, walk
 from secondpass.graph import Edge, Graph, Leaf, Node, Root
+from secondpass.memory import HeldBytes
 from secondpass.places import Place
 from secondpass.saved import Slot, short_type
-from secondpass.values import value_text
+from secondpass.values import SeenGradient, value_text
 
 LineOf = Callable[[Any], Place | None]
 
@@ -32,7 +33,6 @@ class KnownNode:
 
     record: Node
     tag: weakref.ref[walk.Tag]
-    storages: dict[str, int | None]  # slot name -> identity of the storage it keeps alive
 
 
 @dataclass
@@ -41,6 +41,7 @@ class KnownLeaf:
 
     record: Leaf
     tensor: weakref.ref[torch.Tensor]
+    grad: SeenGradient
 
 
 @dataclass
@@ -67,10 +68,13 @@ class GraphReader:
     edges: dict[str, Edge] = field(default_factory=dict)
     roots: list[KnownRoot] = field(default_factory=list)
     left_out: str = ""
+    held: HeldBytes = field(default_factory=HeldBytes)
     _ids: dict[int, str] = field(default_factory=dict)  # tag number -> Node id
     _leaf_ids: dict[int, str] = field(default_factory=dict)  # id(tensor) -> leaf id
 
-    def add_roots(self, tensors: Sequence[Any], names: Mapping[int, str]) -> walk.Walk:
+    def add_roots(
+        self, tensors: Sequence[Any], names: Mapping[int, str], born_in: int | None = None
+    ) -> walk.Walk:
         """Read the graph behind tensors and remember them as roots.
 
         Returns
@@ -78,7 +82,8 @@ class GraphReader:
         Walk
             The live Nodes; drop it soon.
         """
-        found = self.read([walk.gradient_node(tensor) for tensor in tensors], names)
+        starts = [walk.gradient_node(tensor) for tensor in tensors]
+        found = self.read(starts, names, born_in)
         for tensor in tensors:
             if not any(known.tensor() is tensor for known in self.roots):
                 self._add_root(tensor, names)
@@ -138,22 +143,15 @@ class GraphReader:
             return {}
         known = self.nodes[node_id]
         before = {slot.name: slot for slot in known.record.slots}
-        after = _merged(before, saved.read_slots_and_storages(node), freed_by)
-        known.storages = {name: storage for name, (_, storage) in after.items()}
-        slots = tuple(slot for slot, _ in after.values())
-        known.record = replace(known.record, slots=slots)
-        return {slot.name: slot for slot in slots if slot != before.get(slot.name)}
+        pairs = _merged(before, saved.read_slots_and_storages(node), freed_by)
+        changed = {slot.name: slot for slot, _ in pairs if slot != before.get(slot.name)}
+        if changed:
+            self._set_slots(known, pairs)
+        return changed
 
     def mark_freed(self, node_id: str, call: int) -> dict[str, Slot]:
         """Note that a call ran a Node whose slots cannot be seen, and freed them."""
-        known = self.nodes[node_id]
-        changed = {
-            slot.name: replace(slot, state=saved.FREED, freed_by=call)
-            for slot in known.record.slots
-            if slot.state == saved.UNKNOWN
-        }
-        self._set_slots(known, changed)
-        return changed
+        return self._mark(self.nodes[node_id], {saved.UNKNOWN}, call)
 
     def drop_dead(self) -> dict[str, dict[str, Slot]]:
         """Note which graphs have died: what they saved went with them.
@@ -163,39 +161,30 @@ class GraphReader:
         dict from Node id to dict from slot name to Slot
             The slots that changed.
         """
-        gone: dict[str, dict[str, Slot]] = {}
-        for known in self.nodes.values():
-            if known.tag() is not None:
-                continue
-            changed = {
-                slot.name: replace(slot, state=saved.FREED)
-                for slot in known.record.slots
-                if slot.state not in (saved.FREED, saved.NONE)
-            }
-            if changed:
-                gone[known.record.id] = changed
-                self._set_slots(known, changed)
-                known.storages = {}
-        return gone
+        going = {saved.HELD, saved.PACKED, saved.CHANGED, saved.UNKNOWN}
+        gone = {
+            key: self._mark(known, going, None)
+            for key, known in self.nodes.items()
+            if known.tag() is None
+        }
+        return {key: changed for key, changed in gone.items() if changed}
 
-    def held_bytes(self) -> int:
-        """Return the bytes of the storages that saved tensors hold, each counted once."""
-        sizes: dict[object, int] = {}
-        for key, known in self.nodes.items():
-            for slot in known.record.slots:
-                if slot.state in (saved.HELD, saved.CHANGED, saved.PACKED) and slot.nbytes:
-                    storage = known.storages.get(slot.name)
-                    sizes[storage if storage is not None else (key, slot.name)] = slot.nbytes
-        return sum(sizes.values())
+    def see_grad(self, leaf_id: str) -> str | None:
+        """Look at a leaf's ``.grad`` again and return its text, None where there is none."""
+        known = self.leaves[leaf_id]
+        tensor = known.tensor()
+        if tensor is not None and not known.grad.stands(tensor):
+            known.grad = SeenGradient.of(tensor)
+            known.record = replace(known.record, grad=known.grad.text or "None")
+        return known.grad.text
 
     def graph(self) -> Graph:
         """Return what is known as records; leaves' values and ``.grad`` as they are now."""
-        for known in self.leaves.values():
+        for key, known in self.leaves.items():
+            self.see_grad(key)
             tensor = known.tensor()
             if tensor is not None:
-                known.record = replace(
-                    known.record, value=value_text(tensor), grad=value_text(tensor.grad)
-                )
+                known.record = replace(known.record, value=value_text(tensor))
         return Graph(
             nodes=tuple(known.record for known in self.nodes.values()),
             leaves=tuple(known.record for known in self.leaves.values()),
@@ -215,9 +204,26 @@ class GraphReader:
             self.refresh(node)
         return self.graph()
 
-    def _set_slots(self, known: KnownNode, changed: Mapping[str, Slot]) -> None:
-        slots = tuple(changed.get(slot.name, slot) for slot in known.record.slots)
-        known.record = replace(known.record, slots=slots)
+    def _mark(self, known: KnownNode, states: set[str], call: int | None) -> dict[str, Slot]:
+        """Note that those slots of a Node that are in one of some states are freed."""
+        changed = {
+            slot.name: replace(slot, state=saved.FREED, freed_by=call)
+            for slot in known.record.slots
+            if slot.state in states
+        }
+        if changed:
+            slots = [changed.get(slot.name, slot) for slot in known.record.slots]
+            self._set_slots(known, [(slot, None) for slot in slots])
+        return changed
+
+    def _set_slots(self, known: KnownNode, pairs: Sequence[tuple[Slot, int | None]]) -> None:
+        for slot in known.record.slots:
+            self.held.release(f"{known.record.id}.{slot.name}")
+        for slot, storage in pairs:
+            if slot.state in (saved.HELD, saved.CHANGED, saved.PACKED) and slot.nbytes:
+                key = f"{known.record.id}.{slot.name}"
+                self.held.hold(key, storage=storage, nbytes=slot.nbytes)
+        known.record = replace(known.record, slots=tuple(slot for slot, _ in pairs))
 
     def _add_root(self, tensor: Any, names: Mapping[int, str]) -> None:
         source = self.id_of(walk.gradient_node(tensor))
@@ -236,8 +242,9 @@ class GraphReader:
         if key is None:
             key = f"l{len(self.leaves)}"
             name = names.get(id(tensor), f"leaf {len(self.leaves) + 1}")
-            record = Leaf(key, name, _type(tensor), value_text(tensor), value_text(tensor.grad))
-            self.leaves[key] = KnownLeaf(record, weakref.ref(tensor))
+            grad = SeenGradient.of(tensor)
+            record = Leaf(key, name, _type(tensor), value_text(tensor), grad.text or "None")
+            self.leaves[key] = KnownLeaf(record, weakref.ref(tensor), grad)
             self._leaf_ids[id(tensor)] = key
 
     def _add_node(self, node: Any, born_in: int | None) -> None:
@@ -251,13 +258,14 @@ class GraphReader:
         record = Node(
             id=f"n{len(self.nodes)}",
             name=str(node.name()),
-            slots=tuple(slot for slot, _ in pairs),
+            slots=(),
             line=self.line_of(node),
             gives=_gives(node),
             born_in=born_in,
+            age=walk.age(node),
         )
-        storages = {slot.name: storage for slot, storage in pairs}
-        self.nodes[record.id] = KnownNode(record, weakref.ref(tag), storages)
+        known = self.nodes[record.id] = KnownNode(record, weakref.ref(tag))
+        self._set_slots(known, pairs)
         self._ids[tag.number] = record.id
 
     def _add_edges(self, node: Any) -> None:
@@ -359,24 +367,26 @@ def _merged(
     before: Mapping[str, Slot],
     read: list[tuple[Slot, int | None]],
     freed_by: int | None,
-) -> dict[str, tuple[Slot, int | None]]:
+) -> list[tuple[Slot, int | None]]:
     """Join what is read now with what is known: a freed slot keeps its shape and its bytes.
 
     A list of slots refuses as a whole once freed: ``indices`` then stands for ``indices[0]`` ….
     """
-    merged: dict[str, tuple[Slot, int | None]] = {}
+    merged: list[tuple[Slot, int | None]] = []
     for slot, storage in read:
-        parts = [name for name in before if name == slot.name or name.startswith(f"{slot.name}[")]
-        if slot.state in (saved.HELD, saved.PACKED, saved.NONE, saved.CHANGED) or not parts:
-            merged[slot.name] = (slot, storage)
+        known = [one for name, one in before.items() if _is_part(name, slot.name)]
+        if slot.state not in (saved.FREED, saved.UNKNOWN) or not known:
+            merged.append((slot, storage))
             continue
-        for name in parts:
-            known = before[name]
-            if slot.state == saved.UNKNOWN or known.state in (saved.FREED, saved.NONE):
-                merged[name] = (known, None)
-            else:
-                merged[name] = (replace(known, state=saved.FREED, freed_by=freed_by), None)
+        for one in known:
+            if slot.state == saved.FREED and one.state not in (saved.FREED, saved.NONE):
+                one = replace(one, state=saved.FREED, freed_by=freed_by)
+            merged.append((one, None))
     return merged
+
+
+def _is_part(name: str, whole: str) -> bool:
+    return name == whole or name.startswith(f"{whole}[")
 
 
 def _type(tensor: torch.Tensor) -> str:

@@ -89,7 +89,7 @@ def read_slots_and_storages(node: Any) -> list[tuple[Slot, int | None]]:
 
     The number is ``untyped_storage()._cdata``: two slots with one number share their bytes.
     """
-    names = _raw_names(type(node))
+    names = _raw_names(node.__class__)
     if not names and _shows_nothing(node):
         return [(Slot("saved tensors", None, None, None, UNKNOWN), None)]
     return [pair for raw in names for pair in _read(node, raw)]

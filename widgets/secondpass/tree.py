@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from secondpass.graph import Edge, Graph, Leaf, Node
+from secondpass.saved import NONE
 
 ROWS = 200
 """At most so many lines are written; a sentence speaks of the rest."""
@@ -90,6 +91,6 @@ def _leaf_text(leaf: Leaf, again: bool) -> str:
 def _node_text(node: Node) -> str:
     line = f"  line {node.line.line}" if node.line is not None else ""
     born = f"  made by call {node.born_in}" if node.born_in is not None else ""
-    if not node.slots:
-        return f"{line}{born}  saves nothing"
-    return f"{line}{born}  saves {', '.join(map(str, node.slots))}"
+    slots = [slot for slot in node.slots if slot.state != NONE]
+    saves = ", ".join(map(str, slots)) or "nothing"
+    return f"{line}{born}  saves {saves}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import weakref
+from dataclasses import dataclass
 
 import torch
 
@@ -46,6 +48,36 @@ def number_text(number: complex) -> str:
     if isinstance(number, bool) or isinstance(number, int):
         return str(number)
     return f"{number:.4g}" if math.isfinite(number) else str(number)
+
+
+@dataclass(frozen=True)
+class SeenGradient:
+    """A leaf's ``.grad`` as it was last seen; the tensor is held weakly.
+
+    Attributes
+    ----------
+    text : str or None
+        Its value; None where there was no ``.grad``.
+    """
+
+    text: str | None = None
+    _tensor: weakref.ref[torch.Tensor] | None = None
+    _version: int = 0
+
+    @classmethod
+    def of(cls, leaf: torch.Tensor) -> SeenGradient:
+        """See the ``.grad`` of a leaf as it is now."""
+        grad = leaf.grad
+        if grad is None:
+            return cls()
+        return cls(value_text(grad), weakref.ref(grad), grad._version)
+
+    def stands(self, leaf: torch.Tensor) -> bool:
+        """Say whether the leaf's ``.grad`` is still the one seen, unchanged."""
+        grad = leaf.grad
+        if grad is None or self._tensor is None:
+            return grad is None and self._tensor is None
+        return self._tensor() is grad and self._version == grad._version
 
 
 def _small(value: torch.Tensor) -> str:

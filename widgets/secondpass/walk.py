@@ -106,7 +106,7 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
         if is_accumulate(node):
             found.leaves.append(node)
         else:
-            heapq.heappush(heap, (-_age(node), next(order), node))
+            heapq.heappush(heap, (-age(node), next(order), node))
 
     for root in roots:
         if root is not None:
@@ -136,7 +136,8 @@ def is_accumulate(node: Any) -> bool:
     return type(node).__name__ == "AccumulateGrad"
 
 
-def _age(node: Any) -> int:
+def age(node: Any) -> int:
+    """Return a Node's sequence number: the engine runs the highest first."""
     number = getattr(node, "_sequence_nr", None)
     return int(number()) if number is not None else 0
 

@@ -1,0 +1,373 @@
+"""Turn backward calls, and what happens between them, into the frames of a recording."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from secondpass import names, saved, walk
+from secondpass.calls import Call, listen
+from secondpass.frames import CallRecord, Frame, SlotState, listed
+from secondpass.graph import Node
+from secondpass.hooks import WatchedCall
+from secondpass.places import Place
+from secondpass.reader import GraphReader, LineOf
+from secondpass.saved import Slot, bytes_text
+from secondpass.values import value_text
+
+FRAME_LIMIT = 4_000
+"""Frames of one recording: a loop of a thousand passes must not fill the browser."""
+
+
+class Recorder:
+    """Hears backward calls and turns them into frames.
+
+    Parameters
+    ----------
+    line_of : callable
+        Gives the line that made a torch Node, or None.
+    follow_all : bool
+        Record every call, or only those that run through a Node read before.
+    """
+
+    def __init__(self, line_of: LineOf, *, follow_all: bool) -> None:
+        self.reader = GraphReader(line_of)
+        self.frames: list[Frame] = []
+        self.calls: list[CallRecord] = []
+        self.start_slots: dict[str, SlotState] = {}
+        self.start_grads: dict[str, str | None] = {}
+        self.start_held = 0
+        self.left_out = ""
+        self.told: Callable[[], None] = lambda: None  # called when frames were added
+        self._follow_all = follow_all
+        self._watched: dict[int, WatchedCall] = {}  # by Call.key
+        self._lock = threading.RLock()
+        self._stop: Callable[[], None] = lambda: None
+
+    def add_graph(self, tensors: Sequence[Any], known: Mapping[int, str]) -> None:
+        """Read a graph that stands before anything is recorded: it is what step 0 shows."""
+        self.reader.add_roots(tensors, known)
+        self._see_leaves()
+        for key, node in self.reader.nodes.items():
+            self.start_slots |= _states(key, node.record.slots)
+        self.start_held = self.reader.held.total
+
+    def listen(self) -> None:
+        """Begin to hear calls, until `stop` or until nobody holds the recorder."""
+        self._stop = listen(_Ear(self))
+        weakref.finalize(self, self._stop)
+
+    def stop(self) -> None:
+        """Hear no more calls."""
+        self._stop()
+
+    # ---- what listen() tells
+
+    def begin(self, call: Call) -> None:
+        """Read the call's graph, note what changed since the last one, hang the hooks in."""
+        with self._lock:
+            if self.left_out:
+                return
+            parent = None if call.parent is None else self._watched.get(call.parent.key)
+            if parent is not None:
+                parent.settle()
+            roots = [root for root in call.roots if walk.gradient_node(root) is not None]
+            starts = [walk.gradient_node(root) for root in roots]
+            if not self._follow_all and not self._is_known(starts):
+                return
+            self.catch_up()
+            number = len(self.calls) + 1
+            known_before = set(self.reader.nodes)
+            found = self.reader.add_roots(roots, names.names_now())
+            self._add_forward(set(self.reader.nodes) - known_before)
+            self._see_leaves()
+            self.calls.append(
+                CallRecord(
+                    number,
+                    call.kind,
+                    call.place,
+                    call.retain_graph,
+                    call.create_graph,
+                    None if parent is None else parent.number,
+                )
+            )
+            watched = WatchedCall(call, number, self.reader, found, self._add)
+            self._watched[call.key] = watched
+            self._add_call(call, watched)
+
+    def end(self, call: Call) -> None:
+        """Take the hooks away and note how the call ended."""
+        with self._lock:
+            watched = self._watched.pop(call.key, None)
+            if watched is None:
+                return
+            watched.remove()
+            watched.settle()
+            if call.failed:
+                self._add_stop(call, watched)
+            else:
+                self._add_return(call, watched)
+            self.told()
+
+    # ---- between calls
+
+    def catch_up(self) -> None:
+        """Note what changed outside calls: ``.grad`` reset or edited, saved tensors written."""
+        with self._lock:
+            count = len(self.frames)
+            for key, known in self.reader.leaves.items():
+                leaf = known.tensor()
+                if leaf is not None and not known.grad.stands(leaf):
+                    self._add_grad_change(key, leaf)
+            self._add_gone()
+            self._add_writes()
+            if len(self.frames) > count:
+                self.told()
+
+    def _add_grad_change(self, key: str, leaf: torch.Tensor) -> None:
+        before = self.reader.leaves[key].grad.text
+        after = self.reader.see_grad(key)
+        if before == after:  # another tensor of the same value, such as zeros anew
+            return
+        name = self.reader.leaves[key].record.name
+        reset = leaf.grad is None or not bool(leaf.grad.detach().any())
+        what = "was reset" if reset else "was changed outside the recorded calls"
+        self._add(
+            Frame(
+                "zero" if reset else "write",
+                f"{name}.grad {what}: {before} → {after}",
+                leaf=name,
+                leaf_id=key,
+                before=before,
+                after=after,
+            )
+        )
+
+    def _add_gone(self) -> None:
+        gone = self.reader.drop_dead()
+        if gone:
+            states: dict[str, SlotState] = {}
+            for node_id, changed in gone.items():
+                states |= _states(node_id, changed.values())
+            titles = [self.reader.nodes[node_id].record.title for node_id in gone]
+            text = f"Nothing refers to {listed(titles)} any more: gone, with the saved tensors."
+            self._add(Frame("write", text, slots=states))
+
+    def _add_writes(self) -> None:
+        """Add a frame for each Node of which a saved tensor was changed in place."""
+        for node in walk.walk(self._living_starts()).nodes:
+            changed = self.reader.refresh(node)
+            written = [slot.name for slot in changed.values() if slot.state == saved.CHANGED]
+            node_id = self.reader.id_of(node)
+            if written and node_id is not None:
+                record = self.reader.nodes[node_id].record
+                text = (
+                    f"{listed(written)}, saved by {record.title}, was changed in place: a backward "
+                    "pass that needs it will stop there."
+                )
+                states = _states(node_id, changed.values())
+                self._add(Frame("write", text, node=node_id, slots=states))
+
+    def _living_starts(self) -> list[Any]:
+        living = [known.tensor() for known in self.reader.roots]
+        return [walk.gradient_node(root) for root in living if root is not None]
+
+    # ---- at the beginning of a call
+
+    def _is_known(self, starts: Sequence[Any]) -> bool:
+        return any(self.reader.id_of(node) is not None for node in walk.walk(starts).nodes)
+
+    def _see_leaves(self) -> None:
+        for key, known in self.reader.leaves.items():
+            self.start_grads.setdefault(key, known.grad.text)
+
+    def _add_forward(self, new: set[str]) -> None:
+        """Add a ``forward`` frame for each line that made Nodes, in the order in which they ran."""
+        runs: list[list[Node]] = []
+        for key in reversed([key for key in self.reader.nodes if key in new]):
+            node = self.reader.nodes[key].record
+            if runs and runs[-1][0].line == node.line:
+                runs[-1].append(node)
+            else:
+                runs.append([node])
+        for run in runs:
+            states: dict[str, SlotState] = {}
+            for node in run:
+                states |= _states(node.id, node.slots)
+            frame = Frame(
+                "forward",
+                _forward_text(run),
+                node=run[-1].id,
+                line=run[0].line,
+                slots=states,
+                born=tuple(node.id for node in run),
+            )
+            self._add(frame)
+
+    def _add_call(self, call: Call, watched: WatchedCall) -> None:
+        entering: dict[str, str] = {}
+        for root, gradient in zip(call.roots, call.gradients, strict=False):
+            for place, known in enumerate(self.reader.roots):
+                if known.tensor() is root and isinstance(gradient, torch.Tensor):
+                    entering[f"r{place}"] = value_text(gradient)
+        enters = [
+            f"{value} enters at {self.reader.roots[int(place[1:])].record.name}"
+            for place, value in entering.items()
+        ]
+        record = self.calls[-1]
+        inside = "" if record.inside is None else f" inside call {record.inside}"
+        what = f": the gradient {listed(enters)}" if enters else ""
+        self._add(
+            Frame(
+                "call",
+                f"Call {watched.number} begins{inside}{what}.",
+                call=watched.number,
+                line=call.place,
+                incoming=", ".join(entering.values()) or None,
+                gradients=entering,
+            )
+        )
+
+    # ---- at its end
+
+    def _add_return(self, call: Call, watched: WatchedCall) -> None:
+        born = self._read_born(call, watched)
+        size = sum(watched.freed.values())
+        if watched.freed:
+            many = (
+                "1 saved tensor"
+                if len(watched.freed) == 1
+                else f"{len(watched.freed)} saved tensors"
+            )
+            what = f"It freed {many} ({bytes_text(size)})." if size else f"It freed {many}."
+        elif call.retain_graph:
+            what = "It kept all saved tensors."
+        else:
+            what = "There was nothing to free."
+        given = ""
+        if call.kind == "grad":
+            given = f" and returns {listed([value_text(one) for one in call.results])}"
+        made = f" It made {len(born)} new Nodes." if born else ""
+        self._add(
+            Frame(
+                "return",
+                f"Call {watched.number} ends{given}. {what}{made}",
+                call=watched.number,
+                line=call.place,
+                after=given.removeprefix(" and returns ") or None,
+                slots={
+                    f"{key}.{slot.name}": (slot.state, slot.freed_by)
+                    for key in born
+                    for slot in self.reader.nodes[key].record.slots
+                },
+                born=born,
+            )
+        )
+
+    def _read_born(self, call: Call, watched: WatchedCall) -> tuple[str, ...]:
+        """Read the Nodes that a call with create_graph made."""
+        if not call.create_graph:
+            return ()
+        before = set(self.reader.nodes)
+        if call.kind == "grad":
+            made = [one for one in call.results if isinstance(one, torch.Tensor)]
+            labels = {id(one): f"gradient {place + 1}" for place, one in enumerate(made)}
+        else:
+            made, labels = [], {}
+            for known in self.reader.leaves.values():
+                leaf = known.tensor()
+                if leaf is not None and leaf.grad is not None:
+                    made.append(leaf.grad)
+                    labels[id(leaf.grad)] = f"{known.record.name}.grad"
+        made = [one for one in made if one.grad_fn is not None]
+        self.reader.add_roots(made, labels, born_in=watched.number)
+        self._see_leaves()
+        return tuple(key for key in self.reader.nodes if key not in before)
+
+    def _add_stop(self, call: Call, watched: WatchedCall) -> None:
+        self.calls[watched.number - 1] = replace(self.calls[watched.number - 1], failed=True)
+        node = self.reader.nodes[watched.started[-1]].record if watched.started else None
+        self._add(
+            Frame(
+                "stop",
+                self._stop_text(call, watched, node),
+                call=watched.number,
+                node=None if node is None else node.id,
+                line=call.place,
+            )
+        )
+
+    def _stop_text(self, call: Call, watched: WatchedCall, node: Node | None) -> str:
+        where = f"Call {watched.number} stops" + ("" if node is None else f" in {node.title}")
+        freed = [] if node is None else [s for s in node.slots if s.state == saved.FREED]
+        changed = [] if node is None else [s for s in node.slots if s.state == saved.CHANGED]
+        if freed and "second time" in str(call.error):
+            why = f"its saved {_tensors([s.name for s in freed])} freed{self._by(freed[0])}"
+        elif changed and "inplace operation" in str(call.error):
+            why = f"its saved {_tensors([s.name for s in changed])} changed in place since"
+        else:
+            first = str(call.error).partition("\n")[0]
+            why = f"{type(call.error).__name__}: {first[:200]}"
+        text = f"{where}: {why}."
+        if watched.updated:
+            grads = listed([f"{name}.grad" for name in watched.updated])
+            text += f" Before it stopped, it had already changed {grads}."
+        return text
+
+    def _by(self, slot: Slot) -> str:
+        if slot.freed_by is None:
+            return ""
+        place = self.calls[slot.freed_by - 1].place
+        return f" by call {slot.freed_by}" + ("" if place is None else f" (line {place.line})")
+
+    def _add(self, frame: Frame) -> None:
+        if len(self.frames) < FRAME_LIMIT:
+            self.frames.append(replace(frame, held=self.reader.held.total))
+        else:
+            self.left_out = (
+                f"The recording is full ({FRAME_LIMIT:,} frames): what came later is not in it."
+            )
+
+
+class _Ear:
+    """What listens in a recorder's place: it does not keep the recorder alive."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = weakref.ref(recorder)
+
+    def begin(self, call: Call) -> None:
+        recorder = self._recorder()
+        if recorder is not None:
+            recorder.begin(call)
+
+    def end(self, call: Call) -> None:
+        recorder = self._recorder()
+        if recorder is not None:
+            recorder.end(call)
+
+
+def _states(node_id: str, slots: Any) -> dict[str, SlotState]:
+    return {f"{node_id}.{slot.name}": (slot.state, slot.freed_by) for slot in slots}
+
+
+def _tensors(slot_names: list[str]) -> str:
+    return (
+        f"tensor {slot_names[0]} was"
+        if len(slot_names) == 1
+        else f"tensors {listed(slot_names)} were"
+    )
+
+
+def _forward_text(run: Sequence[Node]) -> str:
+    made = listed([node.title for node in run])
+    kept = [slot.name for node in run for slot in node.slots if slot.state != saved.NONE]
+    saves = f"saves {listed(kept)}" if kept else "saves nothing"
+    line: Place | None = run[0].line
+    if line is None:
+        return f"The forward pass made {made}, which {saves}."
+    return f"Line {line.line} ran: it made {made}, which {saves}."

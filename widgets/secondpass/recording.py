@@ -1,0 +1,244 @@
+"""Recordings: the frames of every call, the graph as it stands now, and both as plain data."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from secondpass import lines, names, places
+from secondpass.frames import CallRecord, Frame
+from secondpass.graph import Graph
+from secondpass.places import Place
+from secondpass.reader import check_roots
+from secondpass.recorder import Recorder
+from secondpass.saved import short_type
+
+CONTEXT = 3
+"""Lines of source shown before the first and after the last line that a frame speaks of."""
+
+LONGEST_SOURCE = 200
+
+
+class Recording:
+    """What was recorded of some backward calls. It holds no tensor and no torch Node.
+
+    A recording is made by `record` or shown by `show`; it displays as an `AutogradGraph`.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._view: Any = None
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """The frames so far, in the order in which they happened."""
+        self._recorder.catch_up()
+        return tuple(self._recorder.frames)
+
+    @property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """The calls so far."""
+        return tuple(self._recorder.calls)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph as it stands now."""
+        return self._recorder.reader.graph_now()
+
+    def __repr__(self) -> str:
+        """Return a line that says how much was recorded."""
+        return f"Recording({len(self.calls)} calls, {len(self._recorder.frames)} frames)"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        # The widget needs ipywidgets, a recording does not: a script can record without it.
+        from secondpass.widget import AutogradGraph
+
+        if self._view is None:
+            self._view = AutogradGraph(self)
+        return self._view._repr_mimebundle_(**options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the recording as plain data for the player: JSON with no tensor in it."""
+        return _Data(self._recorder, self.graph).to_dict()
+
+
+@contextlib.contextmanager
+def record() -> Iterator[Recording]:
+    """Record the forward lines and the backward calls that run inside.
+
+    Yields
+    ------
+    Recording
+        It fills while the block runs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with record() as recording:
+    ...     x = torch.tensor([2.0], requires_grad=True)
+    ...     y = x**2
+    ...     y.backward()
+    >>> [frame.text for frame in recording.frames if frame.kind == "accumulate"]
+    ['Call 1: x.grad = 4']
+    """
+    recorder = Recorder(lines.line_of, follow_all=True)
+    recorder.listen()
+    try:
+        with lines.tracing():
+            yield Recording(recorder)
+    finally:
+        recorder.stop()
+        recorder.catch_up()
+
+
+def follow(tensors: Sequence[torch.Tensor]) -> Recording:
+    """Read the graph behind tensors and record every later call through it.
+
+    Raises
+    ------
+    TypeError, NoGraphError
+        As `read_graph`.
+    """
+    check_roots(tensors)
+    recorder = Recorder(lines.line_of, follow_all=False)
+    recorder.add_graph(tensors, names.names_now(sys._getframe(1)))
+    recorder.listen()
+    return Recording(recorder)
+
+
+class _Data:
+    """Writes a recording as plain data."""
+
+    def __init__(self, recorder: Recorder, graph: Graph) -> None:
+        self.recorder = recorder
+        self.graph = graph
+        self.sources = _sources(recorder, graph)
+        self.numbers = {name: number for number, (name, _, _) in enumerate(self.sources)}
+
+    def to_dict(self) -> dict[str, Any]:
+        recorder, graph = self.recorder, self.graph
+        return {
+            "calls": [
+                {
+                    "number": call.number,
+                    "title": call.title,
+                    "stopped": call.failed,
+                    "line": self._line(call.place),
+                }
+                for call in recorder.calls
+            ],
+            "sources": [
+                {"name": name, "first": first, "lines": text} for name, first, text in self.sources
+            ],
+            "frames": [self._frame(frame) for frame in recorder.frames],
+            "start": {
+                "slots": {key: list(state) for key, state in recorder.start_slots.items()},
+                "leaves": {key: {"grad": text} for key, text in recorder.start_grads.items()},
+                "held": recorder.start_held,
+            },
+            "nodes": {
+                node.id: {
+                    "title": node.title,
+                    "name": node.name,
+                    "gives": node.gives,
+                    "line": self._line(node.line),
+                    "born_in": node.born_in,
+                    "slots": [
+                        {
+                            "name": slot.name,
+                            "type": ""
+                            if slot.shape is None
+                            else short_type(slot.dtype, slot.shape),
+                            "nbytes": slot.nbytes,
+                        }
+                        for slot in node.slots
+                    ],
+                }
+                for node in graph.nodes
+            },
+            "leaves": {
+                leaf.id: {"name": leaf.name, "type": leaf.type, "value": leaf.value}
+                for leaf in graph.leaves
+            },
+            "roots": {
+                f"r{place}": {
+                    "name": root.name,
+                    "type": root.type,
+                    "value": root.value,
+                    "source": root.source,
+                }
+                for place, root in enumerate(graph.roots)
+            },
+            "edges": [
+                {"id": edge.id, "source": edge.source, "target": edge.target}
+                for edge in graph.edges
+            ],
+            "left_out": " ".join(filter(None, (graph.left_out, recorder.left_out))),
+            "summary": summary(graph),
+        }
+
+    def _frame(self, frame: Frame) -> dict[str, Any]:
+        return {
+            "kind": frame.kind,
+            "call": frame.call,
+            "node": frame.node,
+            "leaf": frame.leaf_id,
+            "line": self._line(frame.line),
+            "before": frame.before,
+            "incoming": frame.incoming,
+            "after": frame.after,
+            "text": frame.text,
+            "gradients": dict(frame.gradients),
+            "slots": {key: list(state) for key, state in frame.slots.items()},
+            "held": frame.held,
+            "born": list(frame.born),
+        }
+
+    def _line(self, place: Place | None) -> list[int] | None:
+        if place is None or place.file not in self.numbers:
+            return None
+        return [self.numbers[place.file], place.line]
+
+
+def _sources(recorder: Recorder, graph: Graph) -> list[tuple[str, int, list[str]]]:
+    """Return name, first line number and lines of each source that the recording speaks of."""
+    spoken: dict[str, list[int]] = {}
+    found = [frame.line for frame in recorder.frames] + [node.line for node in graph.nodes]
+    for place in found:
+        if place is not None:
+            spoken.setdefault(place.file, []).append(place.line)
+    sources = []
+    for name, numbers in spoken.items():
+        text = places.source_lines(name)
+        if text:
+            whole = len(text) <= 2 * CONTEXT + 20
+            first = 1 if whole else max(1, min(numbers) - CONTEXT)
+            last = len(text) if whole else min(len(text), max(numbers) + CONTEXT)
+            last = min(last, first + LONGEST_SOURCE - 1)
+            sources.append((name, first, text[first - 1 : last]))
+    return sources
+
+
+def summary(graph: Graph) -> str:
+    """Return a graph in a sentence: the picture's alternative text."""
+    roots = " and ".join(root.name for root in graph.roots) or "nothing"
+    count = len(graph.nodes)
+    nodes = "1 Node" if count == 1 else f"{count:,} Nodes"
+    leaves = len(graph.leaves)
+    ends = "1 leaf" if leaves == 1 else f"{leaves:,} leaves"
+    slots = [slot for node in graph.nodes for slot in node.slots if slot.state != "none"]
+    freed = [slot for slot in slots if slot.state == "freed"]
+    text = f"The autograd graph of {roots}: {nodes} and {ends}"
+    names = ", ".join(f"{leaf.name} (grad {leaf.grad})" for leaf in graph.leaves[:4])
+    text += f", {names}" if names else ""
+    if not slots:
+        text += "; no tensor is saved."
+    elif not freed:
+        text += f"; all {len(slots)} saved tensors are held."
+    else:
+        text += f"; {len(freed)} of {len(slots)} saved tensors are freed."
+    return text
