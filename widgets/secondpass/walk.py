@@ -91,7 +91,7 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
     roots : iterable of torch.autograd.graph.Node
         Where backward passes begin; None is passed over.
     node_limit : int
-        At most so many Nodes are looked at.
+        At most so many Nodes, and as many leaves, are looked at.
     """
     heap: list[tuple[int, int, Any]] = []
     depth: dict[Any, int] = {}
@@ -103,10 +103,12 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
             depth[node] = max(depth[node], at)
             return
         depth[node] = at
-        if is_accumulate(node):
+        if not is_accumulate(node):
+            heapq.heappush(heap, (-age(node), next(order), node))
+        elif len(found.leaves) < node_limit:
             found.leaves.append(node)
         else:
-            heapq.heappush(heap, (-age(node), next(order), node))
+            found.left_out = f"Only the first {node_limit:,} leaves were read; the graph has more."
 
     for root in roots:
         if root is not None:
@@ -117,12 +119,12 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
         if len(found.nodes) >= node_limit:
             found.left_out = f"Only the first {node_limit:,} Nodes were read; the graph is larger."
             break
-        found.nodes.append(node)
-        if depth[node] >= DEPTH_LIMIT:
+        if depth[node] > DEPTH_LIMIT:
             found.left_out = (
                 f"Only {DEPTH_LIMIT:,} Nodes in a row were read; the graph goes on behind them."
             )
             continue
+        found.nodes.append(node)
         expanded.append((node, _tag(node)))
         for following, _ in node.next_functions:
             if following is not None:
