@@ -73,12 +73,19 @@ class Recorder:
         with self._lock:
             if self.left_out:
                 return
+            if walk.any_too_deep():
+                self.left_out = (
+                    "The graph grew too deep to be looked at without danger: what came later was "
+                    "not recorded."
+                )
+                return
             parent = None if call.parent is None else self._watched.get(call.parent.key)
             if parent is not None:
                 parent.settle()
             roots = [root for root in call.roots if walk.gradient_node(root) is not None]
             starts = [walk.gradient_node(root) for root in roots]
-            if not self._follow_all and not self._is_known(starts):
+            # A call inside a recorded one belongs to it, whatever graph it runs through.
+            if not (self._follow_all or parent is not None or self._is_known(starts)):
                 return
             self.catch_up()
             number = len(self.calls) + 1

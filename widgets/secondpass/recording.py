@@ -47,6 +47,7 @@ class Recording:
     @property
     def graph(self) -> Graph:
         """The graph as it stands now."""
+        self._recorder.catch_up()
         return self._recorder.reader.graph_now()
 
     def __repr__(self) -> str:
