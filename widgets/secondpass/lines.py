@@ -1,0 +1,176 @@
+"""Which line of the person's own code made a Node.
+
+Lines are heard in two ways, which share one log: from code that carries `marks` (notebook cells,
+scripts and modules while somebody listens), and, inside `tracing`, from any code of the person's
+by ``sys.settrace``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from secondpass import line_log, marks, writes
+from secondpass.line_log import UNKNOWN
+from secondpass.places import Place, is_own, own_frame
+
+number_now = line_log.number_now
+
+
+@dataclass(frozen=True)
+class Made:
+    """Where a Node was made.
+
+    Attributes
+    ----------
+    place : Place
+    chain : tuple of (str, int)
+        File and line of each own frame that was running, the innermost first.
+    key : int
+        The same for every Node made by the same line on the same way.
+    number : int
+        The Node's number in its thread.
+    """
+
+    place: Place
+    chain: tuple[tuple[str, int], ...]
+    key: int
+    number: int
+
+
+# ---- listening
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    marks.MARK: line_log.mark,
+    marks.ENTER: line_log.enter,
+    marks.CAUGHT: line_log.caught,
+    marks.WROTE: writes.wrote,
+    marks.WROTE_IN: writes.wrote_in,
+    marks.READ: lambda value: value,
+    marks.SWITCHED: writes.switched,
+}
+
+
+def start() -> None:
+    """Begin to listen; what this thread made before stays unknown."""
+    for name, function in _FUNCTIONS.items():
+        setattr(builtins, name, function)
+    line_log.switch(+1)
+
+
+def stop() -> None:
+    """End what `start` began. Code that carries marks still runs: they stay, and do nothing."""
+    line_log.switch(-1)
+
+
+@contextlib.contextmanager
+def tracing() -> Iterator[None]:
+    """Hear the lines that run inside, where the calling code carries no marks.
+
+    A tracer that is there already (a debugger's, a coverage tool's) goes on hearing everything.
+    """
+    frame = own_frame(sys._getframe(2))
+    if frame is None or (line_log.is_on() and marks.is_marked(frame.f_code.co_names)):
+        yield
+        return
+    line_log.switch(+1)
+    tracer = _Tracer(frame)
+    try:
+        yield
+    finally:
+        tracer.stop()
+        line_log.switch(-1)
+
+
+class _Tracer:
+    """Closes gaps at every line, call and return of the person's own frames."""
+
+    def __init__(self, frame: FrameType) -> None:
+        self._before = sys.gettrace()
+        self._frames: list[tuple[FrameType, Any]] = []
+        outer: FrameType | None = frame
+        while outer is not None:
+            if is_own(outer.f_code.co_filename):
+                self._frames.append((outer, outer.f_trace))
+                outer.f_trace = self._local(outer, outer.f_trace)
+            outer = outer.f_back
+        sys.settrace(self._trace)
+
+    def stop(self) -> None:
+        """Put back what was there."""
+        line_log.close_gap(own_frame(sys._getframe(1)))
+        sys.settrace(self._before)
+        for frame, before in self._frames:
+            frame.f_trace = before
+        self._frames.clear()
+
+    def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
+        before = self._before(frame, event, arg) if self._before is not None else None
+        if not is_own(frame.f_code.co_filename):
+            return before
+        if line_log.is_behind():
+            line_log.close_gap(frame.f_back)
+        return self._local(frame, before)
+
+    def _local(self, frame: FrameType, before: Any) -> Any:
+        line = frame.f_lineno
+        others = before
+
+        def heard(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal line, others
+            if line_log.is_behind():
+                line_log.close_gap(frame, line)
+            line = frame.f_lineno
+            if others is not None:
+                others = others(frame, event, arg)
+            return heard
+
+        return heard
+
+
+# ---- asking
+
+
+def line_of(node: Any) -> Place | None:
+    """Return the line that made a Node; None where it was not listened to."""
+    made = made_by(node)
+    return None if made is None else made.place
+
+
+def made_by(node: Any) -> Made | None:
+    """Return where a Node was made, None where that is not known."""
+    number = number_of(node)
+    if number is None:
+        return None
+    if line_log.is_on() and line_log.is_behind():
+        line_log.close_gap(sys._getframe(1))
+    own, table = line_log.here.log, line_log.table
+    keys = {log.find(number) for log in list(line_log.logs) if log is not own} - {UNKNOWN}
+    key = UNKNOWN if own is None else own.find(number)
+    if key != UNKNOWN:
+        # A thread's graphs are mostly its own; but the main thread also gathers those of others.
+        is_main = threading.current_thread() is threading.main_thread()
+        keys = {key, *keys} if is_main else {key}
+    if len({table.place(one) for one in keys}) != 1:
+        return None
+    key = key or keys.pop()
+    return Made(table.place(key), table.chain(key), key, number)
+
+
+def ran_between(made: Made, first: int, last: int) -> bool:
+    """Say whether the line that made a Node made others, numbered from first up to last."""
+    log = line_log.here.log
+    return log is not None and log.ran_between(made.key, first, last)
+
+
+def number_of(node: Any) -> int | None:
+    """Return a Node's number in its thread; None for AccumulateGrad, which has none."""
+    ask = getattr(node, "_sequence_nr", None)
+    number = None if ask is None else int(ask())
+    return None if number is None or number >= 2**63 else number

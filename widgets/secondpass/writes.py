@@ -1,0 +1,117 @@
+"""Which line changed a tensor in place, read a ``.grad``, or switched gradients off.
+
+The marks of code that may do one of these (``x += 1``, ``x[0] = 1``, ``x.add_(1)``, ``w.grad``,
+``set_grad_enabled(False)``) tell this module. It keeps numbers and lines, never a tensor.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from types import FrameType
+from typing import Any
+
+import torch
+
+from secondpass import line_log
+from secondpass.line_log import close_gap, here, number_now
+from secondpass.places import Place
+
+STORAGES = 4_096
+"""Storages whose writes are remembered, the latest."""
+
+WRITES = 32
+"""Writes remembered of one storage, the latest."""
+
+_compiling = torch.compiler.is_dynamo_compiling
+
+_written: OrderedDict[int, list[tuple[int, int]]] = OrderedDict()  # storage -> (version, line key)
+_switched: list[int] = []  # the keys of lines after which gradients were off
+
+
+def wrote(value: Any) -> Any:
+    """Note that a line may have changed a tensor in place, and return the tensor."""
+    if _compiling():
+        return value
+    if number_now() != here.last:
+        close_gap(sys._getframe(1))
+    if isinstance(value, torch.Tensor):
+        note_write(value, sys._getframe(1))
+    return value
+
+
+def wrote_in(value: Any, *path: str) -> None:
+    """Note a write to a tensor that is an attribute of an object; no property is run."""
+    if _compiling():
+        return
+    if number_now() != here.last:
+        close_gap(sys._getframe(1))
+    for name in path:
+        value = _attribute(value, name)
+    if isinstance(value, torch.Tensor):
+        note_write(value, sys._getframe(1))
+
+
+def switched() -> None:
+    """Note that a line may have switched gradients off or on."""
+    if torch.is_grad_enabled():
+        _switched.clear()
+    elif not _switched:
+        _switched.append(line_log.table.key_of(sys._getframe(1)))
+
+
+switched._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def note_write(tensor: torch.Tensor, frame: FrameType | None) -> None:
+    """Note that a frame's present line wrote into a tensor."""
+    storage = storage_of(tensor)
+    if storage is None:
+        return
+    version = tensor._version
+    writes = _written.get(storage)
+    if writes is None:
+        writes = _written[storage] = []
+        if len(_written) > STORAGES:
+            _written.popitem(last=False)
+    else:
+        _written.move_to_end(storage)
+        if writes[-1][0] > version:
+            writes.clear()  # another storage in the place of one that died
+    if not writes or writes[-1][0] < version:
+        writes.append((version, line_log.table.key_of(frame)))
+        del writes[:-WRITES]
+
+
+def write_after(tensor: torch.Tensor, version: int) -> Place | None:
+    """Return the line that first wrote into a tensor after it had a version, where it was heard."""
+    storage = storage_of(tensor)
+    for written, key in _written.get(storage, ()) if storage is not None else ():
+        if version < written <= tensor._version and key != line_log.UNKNOWN:
+            return line_log.table.place(key)
+    return None
+
+
+def switched_off_at() -> Place | None:
+    """Return the line that left gradients switched off, where it was heard."""
+    if torch.is_grad_enabled() or not _switched:
+        return None
+    return line_log.table.place(_switched[-1]) if _switched[-1] != line_log.UNKNOWN else None
+
+
+def storage_of(tensor: torch.Tensor) -> int | None:
+    """Return the identity of a tensor's storage, None where it has none."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _attribute(value: Any, name: str) -> Any:
+    tables = [getattr(value, "__dict__", None)]
+    if isinstance(value, torch.nn.Module):
+        tables += [value._parameters, value._buffers, value._modules]
+    for table in tables:
+        if table is not None and name in table:
+            return table[name]
+    return None
