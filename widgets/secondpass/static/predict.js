@@ -1,0 +1,63 @@
+// A question with radio buttons, or with a field for a number. The trait `given` is the answer:
+// a choice's letter, the number as text, or nothing.
+
+let views = 0;
+
+/** Append text to an element, what stands in backticks as code. */
+function appendText(element, text) {
+  text.split("`").forEach((part, index) => {
+    const kind = index % 2 ? "code" : "span";
+    element.appendChild(document.createElement(kind)).textContent = part;
+  });
+}
+
+function radioButtons(model, name) {
+  return model.get("choices").map((choice, index) => {
+    const label = document.createElement("label");
+    const input = label.appendChild(document.createElement("input"));
+    Object.assign(input, { type: "radio", name, value: String.fromCharCode(97 + index) });
+    appendText(label.appendChild(document.createElement("span")), choice);
+    return [label, input];
+  });
+}
+
+function numberField() {
+  const label = document.createElement("label");
+  const input = label.appendChild(document.createElement("input"));
+  Object.assign(input, { type: "text", inputMode: "decimal", placeholder: "a number" });
+  input.setAttribute("aria-label", "a number");
+  return [[label, input]];
+}
+
+function render({ model, el }) {
+  const form = el.appendChild(document.createElement("fieldset"));
+  form.className = "secondpass-predict";
+  appendText(form.appendChild(document.createElement("legend")), model.get("question"));
+  const asksForNumber = model.get("choices").length === 0;
+  const fields = asksForNumber ? numberField() : radioButtons(model, `secondpass-${views++}`);
+  for (const [label, input] of fields) {
+    form.appendChild(label);
+    input.addEventListener("change", () => {
+      model.set("given", input.value);
+      model.save_changes();
+    });
+  }
+  // Jupyter takes keys, arrows among them, before they get here, unless told not to.
+  // With Shift or Ctrl held they are its own: Shift+Enter still runs the cell.
+  const claimKeys = (event) =>
+    form.toggleAttribute("data-lm-suppress-shortcuts", !(event?.shiftKey || event?.ctrlKey));
+  form.addEventListener("keydown", claimKeys);
+  form.addEventListener("keyup", claimKeys);
+  claimKeys();
+  const update = () => {
+    for (const [, input] of fields) {
+      if (asksForNumber) input.value = model.get("given");
+      else input.checked = input.value === model.get("given");
+    }
+  };
+  update();
+  model.on("change:given", update);
+  return () => model.off("change:given", update);
+}
+
+export default { render };

@@ -1,0 +1,1457 @@
+// @ts-check
+/**
+ * The player: it plays a recording on the picture that Python drew.
+ *
+ * One module for two hosts: anywidget calls `render({model, el})`; a page without a kernel calls
+ * `mountAll()`. Nothing here lays out, and no text is ever parsed as HTML: all of it goes through
+ * textContent, the picture through an XML parser.
+ *
+ * Sections: 1 words and the fold (pure; the same as state.py, a test holds the two together) ·
+ * 2 elements · 3 picture · 4 pan and zoom · 5 source · 6 time line · 7 details · 8 memory ·
+ * 9 player · 10 page without a kernel.
+ */
+
+/**
+ * @typedef {{name: string, type: string, nbytes: number|null}} Slot
+ * @typedef {{title: string, name: string, gives: string, line: number[]|null, born_in: number|null, slots: Slot[]}} NodeFacts
+ * @typedef {{name: string, type: string, value: string, source?: string}} TensorFacts
+ * @typedef {{id: string, source: string, target: string}} Edge
+ * @typedef {{kind: string, call: number|null, node: string|null, leaf: string|null, line: number[]|null,
+ *   before: string|null, incoming: string|null, after: string|null, text: string,
+ *   gradients: Record<string, string>, slots: Record<string, [string, number|null]>, held: number, born: string[]}} Frame
+ * @typedef {{calls: {number: number, title: string, stopped: boolean, line: number[]|null}[],
+ *   sources: {name: string, first: number, lines: string[]}[], frames: Frame[],
+ *   start: {slots: Record<string, [string, number|null]>, leaves: Record<string, {grad: string|null}>, held: number},
+ *   nodes: Record<string, NodeFacts>, leaves: Record<string, TensorFacts>, roots: Record<string, TensorFacts>,
+ *   edges: Edge[], left_out: string, summary: string}} Recording
+ * @typedef {{grad: string|null, segments: [number|null, string][]}} Stack
+ * @typedef {{done: Record<string, string>, here: string[], carried: Record<string, string>}} Pass
+ * @typedef {{slots: Record<string, [string, number|null]>, leaves: Record<string, Stack>, unborn: Record<string, boolean>,
+ *   held: number, call: number|null, passes: Record<string, Pass>, marks: Record<string, string>,
+ *   carried: Record<string, string>, now: string[]}} State
+ * @typedef {{get: (name: string) => any, set: (name: string, value: any) => void, save_changes: () => void,
+ *   on: (name: string, handler: () => void) => void, off: (name: string, handler: () => void) => void}} Model
+ */
+
+// ---- 1 Words and the fold ---------------------------------------------------------------------
+
+const SUM_LENGTH = 34;
+const SEGMENT = 62;
+const LEAST = 26;
+const LETTER = 7.1;
+const PILL_LETTERS = 24;
+const SLOT_WORDS = {
+  held: "held",
+  kept: "kept",
+  freed: "freed",
+  none: "nothing saved",
+  packed: "packed by hooks",
+  changed: "changed in place",
+  unknown: "cannot be seen",
+};
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
+const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
+
+/** Text as one line in which every character can be seen. */
+export function clean(/** @type {unknown} */ text, most = 2000) {
+  const whole = String(text ?? "");
+  const part = whole.slice(0, most).split(/\s+/).filter(Boolean).join(" ");
+  return (part + (whole.length > most ? "…" : "")).replace(HIDDEN, "\ufffd");
+}
+
+/** The width of text in a fixed-width font, in letters. */
+export function cells(/** @type {string} */ text) {
+  let sum = 0;
+  for (const char of text) sum += /\p{M}/u.test(char) ? 0 : WIDE.test(char) ? 2 : 1;
+  return sum;
+}
+
+/** Text of at most so many letters, an ellipsis in place of the rest. */
+export function cut(/** @type {unknown} */ text, /** @type {number} */ width) {
+  const whole = clean(text);
+  if (cells(whole) <= width) return whole;
+  let kept = "";
+  let used = 1;
+  for (const char of whole) {
+    used += cells(char);
+    if (used > width) break;
+    kept += char;
+  }
+  return kept + "…";
+}
+
+/** A number of bytes for people: as bytes_text in saved.py. */
+export function bytesText(/** @type {number} */ nbytes) {
+  let size = nbytes;
+  let unit = "B";
+  for (unit of ["B", "KB", "MB", "GB"]) {
+    if (size < 1024 || unit === "GB") break;
+    size /= 1024;
+  }
+  return `${size < 10 && size % 1 ? size.toFixed(1) : size.toFixed(0)} ${unit}`;
+}
+
+/** The state of a slot in words. */
+export function slotWords(/** @type {string} */ state, /** @type {number|null} */ by) {
+  const words = /** @type {Record<string, string>} */ (SLOT_WORDS)[state] ?? state;
+  return by !== null && (state === "freed" || state === "kept") ? `${words} by call ${by}` : words;
+}
+
+/** What lies in `.grad` as a sum. */
+export function sumWords(/** @type {Stack} */ stack) {
+  if (stack.grad === null) return "None";
+  const parts = stack.segments.map((segment) => segment[1]);
+  if (parts.length <= 1) return `= ${stack.grad}`;
+  const sum = `${parts.join(" + ")} = ${stack.grad}`;
+  return [...sum].length <= SUM_LENGTH ? sum : `sum of ${parts.length} = ${stack.grad}`;
+}
+
+const grad = (/** @type {string|null|undefined} */ text) => (text === "None" || text === undefined ? null : text);
+
+/** @type {WeakMap<Recording, Map<string, Edge[]>>} */
+const edgesOf = new WeakMap();
+
+function edgesFrom(/** @type {Recording} */ data, /** @type {string} */ source) {
+  let index = edgesOf.get(data);
+  if (!index) {
+    index = new Map();
+    for (const edge of data.edges) index.set(edge.source, [...(index.get(edge.source) ?? []), edge]);
+    edgesOf.set(data, index);
+  }
+  return index.get(source) ?? [];
+}
+
+/** @returns {State} what stood before the first frame */
+export function startState(/** @type {Recording} */ data) {
+  /** @type {Record<string, Stack>} */
+  const leaves = {};
+  for (const leaf of Object.keys(data.leaves)) {
+    const before = grad(data.start.leaves[leaf]?.grad);
+    leaves[leaf] = { grad: before, segments: before === null ? [] : [[null, before]] };
+  }
+  /** @type {Record<string, boolean>} */
+  const unborn = {};
+  for (const frame of data.frames) for (const node of frame.born) unborn[node] = true;
+  return {
+    slots: { ...data.start.slots },
+    leaves,
+    unborn,
+    held: data.start.held,
+    call: null,
+    passes: {},
+    marks: {},
+    carried: {},
+    now: [],
+  };
+}
+
+/** The state after the first `step` frames; `from` may be the state of an earlier step. */
+export function stateAt(
+  /** @type {Recording} */ data,
+  /** @type {number} */ step,
+  /** @type {State|null} */ from = null,
+  /** @type {number} */ at = 0,
+) {
+  const state = from ?? startState(data);
+  for (const frame of data.frames.slice(from ? at : 0, step)) applyFrame(state, frame, data);
+  return state;
+}
+
+function applyFrame(/** @type {State} */ state, /** @type {Frame} */ frame, /** @type {Recording} */ data) {
+  for (const node of frame.born) delete state.unborn[node];
+  for (const [key, [name, by]] of Object.entries(frame.slots)) {
+    // A slot that is held after a call went through its Node was kept by that call.
+    state.slots[key] = frame.kind === "node" && name === "held" ? ["kept", frame.call] : [name, by];
+  }
+  state.held = frame.held;
+  if (frame.leaf !== null && frame.kind === "accumulate") {
+    const stack = state.leaves[frame.leaf] ?? { grad: null, segments: [] };
+    const before = grad(frame.before);
+    // Where it was changed while nobody looked, the sum begins anew.
+    const segments = before === stack.grad ? stack.segments : before === null ? [] : [[null, before]];
+    state.leaves[frame.leaf] = {
+      grad: grad(frame.after),
+      segments: /** @type {[number|null, string][]} */ ([...segments, [frame.call, frame.incoming]]),
+    };
+  } else if (frame.leaf !== null && (frame.kind === "zero" || frame.kind === "write")) {
+    const after = grad(frame.after);
+    const whole = frame.kind === "write" && after !== null;
+    state.leaves[frame.leaf] = { grad: after, segments: whole ? [[null, after]] : [] };
+  }
+  moveTo(state, frame, data);
+}
+
+/** Mark where the present call is, what it has gone through and what travels. */
+function moveTo(/** @type {State} */ state, /** @type {Frame} */ frame, /** @type {Recording} */ data) {
+  let here = [frame.node, frame.leaf].filter((name) => name !== null);
+  if (frame.call === null) {
+    // Between calls only the place where the last one stopped stays marked.
+    const stopped = Object.entries(state.marks).filter((pair) => pair[1] === "stopped");
+    state.marks = Object.fromEntries(stopped);
+    if (!stopped.length) state.call = null;
+    state.carried = {};
+    state.now = [];
+    for (const name of [...here, ...frame.born]) state.marks[name] = "now";
+    return;
+  }
+  if (frame.kind === "call") {
+    state.passes[frame.call] = { done: {}, here: [], carried: {} };
+    here = Object.keys(frame.gradients);
+  }
+  state.call = frame.call;
+  const progress = (state.passes[frame.call] ??= { done: {}, here: [], carried: {} });
+  for (const name of progress.here) progress.done[name] = "done";
+  progress.here = frame.kind === "return" ? [] : here;
+  for (const name of progress.here) progress.done[name] = frame.kind === "stop" ? "stopped" : "now";
+  Object.assign(progress.carried, frame.gradients);
+  state.marks = progress.done;
+  state.carried = progress.carried;
+  state.now = Object.keys(frame.gradients);
+  if (frame.kind === "accumulate" || frame.kind === "stop") {
+    const arrived = here.flatMap((name) => edgesFrom(data, name)).map((edge) => carrier(edge, state.carried));
+    state.now = arrived.filter((key) => key !== null);
+  }
+}
+
+/** The key under which a gradient travelled along an edge: its id, or its root's. */
+export function carrier(/** @type {Edge} */ edge, /** @type {Record<string, string>} */ carried) {
+  return edge.id in carried ? edge.id : edge.target in carried ? edge.target : null;
+}
+
+/** The ids of the edges that led the present call to where it stopped. */
+export function failedWay(/** @type {Recording} */ data, /** @type {State} */ state) {
+  const queue = Object.keys(state.marks).filter((name) => state.marks[name] === "stopped");
+  const reached = new Set(queue);
+  const found = new Set();
+  for (const here of queue) {
+    for (const edge of edgesFrom(data, here)) {
+      if (carrier(edge, state.carried) === null) continue;
+      found.add(edge.id);
+      if (!reached.has(edge.target)) {
+        reached.add(edge.target);
+        queue.push(edge.target);
+      }
+    }
+  }
+  return found;
+}
+
+/** What the saved tensors of some Nodes are in words, and the share freed (null: they save nothing). */
+export function groupWords(
+  /** @type {Recording} */ data,
+  /** @type {string[]} */ members,
+  /** @type {State} */ state,
+) {
+  let freed = 0;
+  let slots = 0;
+  let gone = 0;
+  let held = 0;
+  for (const node of members) {
+    let any = false;
+    for (const slot of data.nodes[node].slots) {
+      const name = state.slots[`${node}.${slot.name}`]?.[0] ?? "held";
+      slots += 1;
+      if (name === "freed") {
+        gone += 1;
+        any = true;
+      } else if (name === "held" || name === "kept" || name === "changed") held += slot.nbytes ?? 0;
+    }
+    if (any) freed += 1;
+  }
+  if (!slots) return { words: "saves nothing", freed: null };
+  const parts = freed ? [`${freed.toLocaleString("en")} freed`] : [];
+  parts.push(held ? `${bytesText(held)} held` : "nothing held");
+  return { words: parts.join(" · "), freed: gone / slots };
+}
+
+/** How many of some leaves have a `.grad`. */
+export function leavesWords(/** @type {string[]} */ leaves, /** @type {State} */ state) {
+  const count = leaves.filter((leaf) => (state.leaves[leaf]?.grad ?? null) !== null).length;
+  const noun = leaves.length === 1 ? "leaf" : "leaves";
+  return `${leaves.length.toLocaleString("en")} ${noun}, ${count.toLocaleString("en")} with .grad`;
+}
+
+/** What a stack of gradients shows: as `segments` in stills.py. */
+export function segmentsOf(/** @type {Stack} */ stack, /** @type {number} */ room) {
+  const parts = stack.segments;
+  const shown = Math.max(2, Math.floor(room / (LEAST + 3)));
+  const folded = parts.length > shown ? parts.length - shown + 2 : 0;
+  const count = parts.length - folded + (folded ? 1 : 0);
+  const extra = folded ? 34 : 0;
+  const width = Math.min(SEGMENT, Math.floor((room - extra) / Math.max(count, 1)) - 3);
+  const found = [];
+  let left = 0;
+  if (folded) {
+    const words = `${folded} calls`;
+    found.push({ kind: "segment many", words, left, width: width + extra, title: words });
+    left = width + extra + 3;
+  }
+  parts.slice(folded).forEach(([call, value], place) => {
+    const index = place + folded;
+    const name = call === null ? "before" : `call ${call}`;
+    let words = (index && !String(value).startsWith("-") ? "+" : "") + value;
+    if (cells(words) * LETTER + 8 > width) {
+      words = cells(name) * LETTER + 6 <= width ? name : name.replace("call ", "");
+    }
+    words = cut(words, Math.max(1, Math.floor((width - 4) / LETTER)));
+    const kind = (call === null ? "segment before" : "segment") + (index === parts.length - 1 ? " last" : "");
+    found.push({ kind, words, left, width, title: `${name}: ${value}` });
+    left += width + 3;
+  });
+  return found;
+}
+
+/** How often each of some words occurs: "5 held, 2 freed by call 1". */
+export function counted(/** @type {string[]} */ words) {
+  /** @type {Map<string, number>} */
+  const count = new Map();
+  for (const word of words) count.set(word, (count.get(word) ?? 0) + 1);
+  return [...count].map(([word, number]) => `${number} ${word}`).join(", ");
+}
+
+/** The lanes of the time line: runs of frames of one call. */
+export function lanesOf(/** @type {Recording} */ data) {
+  const titles = new Map(data.calls.map((call) => [call.number, call.title]));
+  /** @type {{call: number|null, title: string, first: number, count: number, stopped: boolean}[]} */
+  const lanes = [];
+  data.frames.forEach((frame, index) => {
+    const last = lanes[lanes.length - 1];
+    if (last && last.call === frame.call) {
+      last.count += 1;
+      if (frame.kind === "stop") last.stopped = true;
+      return;
+    }
+    const seen = lanes.some((lane) => lane.call !== null && lane.call === frame.call);
+    const name = frame.kind === "forward" ? "forward" : "between calls";
+    const title = frame.call === null ? name : (titles.get(frame.call) ?? `call ${frame.call}`);
+    lanes.push({
+      call: frame.call,
+      title: seen ? `${title} · goes on` : title,
+      first: index,
+      count: 1,
+      stopped: frame.kind === "stop",
+    });
+  });
+  return lanes;
+}
+
+// ---- 2 Elements -------------------------------------------------------------------------------
+
+const SVG = "http://www.w3.org/2000/svg";
+const ICONS = {
+  back: "M3 2h2v10H3zM12 2v10L5 7z",
+  play: "M3 1.5v11L12 7z",
+  pause: "M3 2h3v10H3zM8 2h3v10H8z",
+  forward: "M9 2h2v10H9zM2 2v10l7-5z",
+  plus: "M6 2h2v4h4v2H8v4H6V8H2V6h4z",
+  minus: "M2 6h10v2H2z",
+  fit: "M2 2h4v2H4v2H2zM8 2h4v4h-2V4H8zM2 8h2v2h2v2H2zM10 8h2v4H8v-2h2z",
+};
+
+/**
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @returns {HTMLElementTagNameMap[T]}
+ */
+function make(tag, className = "", /** @type {(Node|string)[]} */ ...children) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  made.append(...children);
+  return made;
+}
+
+function makeSvg(
+  /** @type {string} */ tag,
+  /** @type {Record<string, string|number>} */ attributes = {},
+  /** @type {(Node|string)[]} */ ...children
+) {
+  const made = /** @type {SVGElement} */ (document.createElementNS(SVG, tag));
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  made.append(...children);
+  return made;
+}
+
+function icon(/** @type {string} */ path) {
+  return makeSvg("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, makeSvg("path", { d: path }));
+}
+
+function button(/** @type {string} */ label, /** @type {string} */ path, /** @type {() => void} */ act) {
+  const made = make("button", "", icon(path));
+  made.type = "button";
+  made.title = label;
+  made.setAttribute("aria-label", label);
+  made.addEventListener("click", act);
+  return made;
+}
+
+const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+// ---- 3 Picture --------------------------------------------------------------------------------
+
+let views = 0;
+
+/** The picture of one view: takes the SVG that Python drew and shows states on it. */
+class Picture {
+  constructor(/** @type {string} */ source, /** @type {Recording} */ data) {
+    const parsed = new DOMParser().parseFromString(source, "image/svg+xml");
+    if (parsed.querySelector("parsererror")) throw new Error("The picture is not valid XML.");
+    this.svg = /** @type {SVGSVGElement} */ (
+      /** @type {unknown} */ (document.importNode(parsed.documentElement, true))
+    );
+    this.data = data;
+    this.width = Number(this.svg.getAttribute("width"));
+    this.height = Number(this.svg.getAttribute("height"));
+    views += 1;
+    /** @type {Map<string, {element: SVGGElement, kind: string, id: string, shown: string, members: string[], leaves: string[]}>} */
+    this.boxes = new Map();
+    /** @type {{element: Element, node: string, keys: string[], words: Element|null, shown: string}[]} */
+    this.chips = [];
+    /** @type {{element: Element, edges: Edge[], way: SVGPathElement, shown: string}[]} */
+    this.edges = [];
+    this.pills = /** @type {Element} */ (this.svg.querySelector("g.pills"));
+    this.#adopt();
+    this.svg.classList.toggle("big", this.boxes.size > 150);
+  }
+
+  #adopt() {
+    const byId = new Map(this.data.edges.map((edge) => [edge.id, edge]));
+    const list = (/** @type {string|null} */ text) => (text ? text.split(" ") : []);
+    for (const element of /** @type {NodeListOf<SVGGElement>} */ (this.svg.querySelectorAll("g[data-id]"))) {
+      const kind = element.classList[0];
+      const id = element.dataset.id ?? "";
+      if (element.id) element.id = `sp${views}-${id}`;
+      element.setAttribute("role", "button");
+      element.setAttribute("tabindex", "-1");
+      element.dataset.class = element.getAttribute("class") ?? "";
+      const members = list(element.getAttribute("data-members"));
+      const leaves = list(element.getAttribute("data-leaves"));
+      this.boxes.set(id, { element, kind, id, shown: "", members, leaves });
+      for (const chip of element.querySelectorAll("g[data-slot]")) {
+        const keys = list(chip.getAttribute("data-slots") ?? chip.getAttribute("data-slot"));
+        this.chips.push({ element: chip, node: id, keys, words: chip.querySelector(".words"), shown: "" });
+      }
+    }
+    for (const element of this.svg.querySelectorAll("g[data-edge]")) {
+      const ids = list(element.getAttribute("data-edges") ?? element.getAttribute("data-edge"));
+      const edges = /** @type {Edge[]} */ (ids.map((id) => byId.get(id)).filter(Boolean));
+      const way = /** @type {SVGPathElement} */ (element.querySelector("path.way"));
+      this.edges.push({ element, edges, way, shown: "" });
+    }
+  }
+
+  /** Show a state; only what differs from what is shown is touched. */
+  paint(/** @type {State} */ state, /** @type {boolean} */ landing) {
+    for (const box of this.boxes.values()) {
+      if (box.kind === "node") this.#paintNode(box, state);
+      else if (box.kind === "leaf") this.#paintLeaf(box, state, landing);
+      else if (box.kind === "root") {
+        const gone = (this.data.roots[box.id].source ?? "") in state.unborn;
+        this.#dress(box, [state.marks[box.id], gone ? "unborn" : ""], "");
+      } else if (box.kind === "group") this.#paintGroup(box, state);
+    }
+    for (const chip of this.chips) this.#paintChip(chip, state);
+    this.#paintEdges(state);
+  }
+
+  /** Set the classes of a box; returns whether anything about it changed. */
+  #dress(/** @type {any} */ box, /** @type {(string|undefined)[]} */ names, /** @type {string} */ words) {
+    const classes = names.filter(Boolean).join(" ");
+    const shown = `${classes}|${words}`;
+    if (box.shown === shown) return false;
+    box.shown = shown;
+    const picked = ["selected", "picked"].filter((name) => box.element.classList.contains(name));
+    box.element.setAttribute("class", [box.element.dataset.class, classes, ...picked].filter(Boolean).join(" "));
+    return true;
+  }
+
+  #badge(/** @type {any} */ box, /** @type {string|undefined} */ mark, /** @type {number|null} */ call) {
+    const badge = box.element.querySelector(":scope > g.badge");
+    const words = mark === "now" ? "runs now" : mark === "stopped" ? "stopped here" : "";
+    if (!badge) return;
+    badge.replaceChildren();
+    if (!words || call === null) return;
+    const whole = `call ${call} ${words}`;
+    const width = Math.round(cells(whole) * 6.4) + 16;
+    badge.append(makeSvg("rect", { class: "box", x: 0, y: 0, width, height: 20, rx: 10 }));
+    badge.append(makeSvg("text", { x: 8, y: 14 }, whole));
+  }
+
+  #paintNode(/** @type {any} */ box, /** @type {State} */ state) {
+    const mark = state.marks[box.id];
+    const unborn = box.id in state.unborn ? "unborn" : "";
+    if (this.#dress(box, [mark, unborn], String(state.call))) this.#badge(box, mark, state.call);
+  }
+
+  #paintChip(/** @type {any} */ chip, /** @type {State} */ state) {
+    const states = chip.keys.map((/** @type {string} */ key) => state.slots[key] ?? ["held", null]);
+    const words = states.map((/** @type {[string, number|null]} */ one) => slotWords(...one));
+    const shown = words.length === 1 ? words[0] : counted(words);
+    if (chip.shown === shown) return;
+    chip.shown = shown;
+    const kinds = new Set(states.map((/** @type {[string, number|null]} */ one) => one[0]));
+    chip.element.setAttribute("class", `slot ${kinds.size === 1 ? [...kinds][0] : "mixed"}`);
+    if (chip.words) chip.words.textContent = shown;
+  }
+
+  #paintLeaf(/** @type {any} */ box, /** @type {State} */ state, /** @type {boolean} */ landing) {
+    const stack = state.leaves[box.id] ?? { grad: null, segments: [] };
+    const words = JSON.stringify(stack);
+    const old = box.words;
+    this.#dress(box, [state.marks[box.id]], "");
+    if (old === words) return;
+    box.words = words;
+    const room = Number(box.element.dataset.width) - 14 - 14 - 42;
+    const place = box.element.querySelector("g.stack");
+    const lands = landing && old !== undefined && state.marks[box.id] === "now";
+    place.replaceChildren(
+      ...segmentsOf(stack, room).map(({ kind, words, left, width, title }) =>
+        makeSvg(
+          "g",
+          { class: kind + (lands && kind.endsWith("last") ? " landing" : "") },
+          makeSvg("title", {}, clean(title)),
+          makeSvg("rect", { class: "box", x: left, y: 0, width, height: 24, rx: 4 }),
+          makeSvg("text", { x: left + Math.floor(width / 2), y: 16 }, words),
+        ),
+      ),
+    );
+    box.element.querySelector("text.sum").textContent = cut(sumWords(stack), Math.floor(room / LETTER));
+  }
+
+  #paintGroup(/** @type {any} */ box, /** @type {State} */ state) {
+    const marks = new Set([...box.members, ...box.leaves].map((name) => state.marks[name]));
+    const mark = ["stopped", "now", "done"].find((name) => marks.has(name));
+    if (box.members[0]?.startsWith("l")) {
+      const words = leavesWords(box.members, state);
+      if (this.#dress(box, [mark], words)) box.element.querySelector("text.words").textContent = words;
+      return;
+    }
+    const { words, freed } = groupWords(this.data, box.members, state);
+    const leaves = box.leaves.length ? leavesWords(box.leaves, state) : "";
+    const unborn = box.members.every((/** @type {string} */ name) => name in state.unborn);
+    const all = [words, leaves, freed, state.call].join("|");
+    if (!this.#dress(box, [mark, unborn ? "unborn" : ""], all)) return;
+    this.#badge(box, mark, state.call);
+    box.element.querySelector("text.words").textContent = words;
+    if (leaves) box.element.querySelector("text.words.leaves").textContent = leaves;
+    if (freed === null) return;
+    const width = Number(box.element.dataset.width) - 28;
+    const part = width - Math.round(width * freed);
+    box.element.querySelector("g.bar").replaceChildren(
+      makeSvg("rect", { class: "all", x: 0, y: 0, width, height: 5, rx: 2 }),
+      makeSvg("rect", { class: "held", x: 0, y: 0, width: part, height: 5, rx: 2 }),
+    );
+  }
+
+  #paintEdges(/** @type {State} */ state) {
+    const failed = failedWay(this.data, state);
+    const now = new Set(state.now);
+    /** @type {[number, number, number][]} */
+    const taken = [];
+    const pills = [];
+    for (const line of this.edges) {
+      const keys = line.edges.map((edge) => carrier(edge, state.carried)).filter((key) => key !== null);
+      const travelling = keys.filter((key) => now.has(key)).map((key) => state.carried[key]);
+      const unborn = line.edges.every((edge) => edge.source in state.unborn || edge.target in state.unborn);
+      const classes = ["edge"];
+      if (keys.length) classes.push("carried");
+      if (travelling.length) classes.push("now");
+      if (line.edges.some((edge) => failed.has(edge.id))) classes.push("failed");
+      if (unborn) classes.push("unborn");
+      const shown = classes.join(" ");
+      if (line.shown !== shown) {
+        line.shown = shown;
+        line.element.setAttribute("class", shown);
+      }
+      if (travelling.length) {
+        const words = travelling.length === 1 ? travelling[0] : `${travelling.length} gradients`;
+        pills.push(this.#pill(words, line.way, taken));
+      }
+    }
+    this.pills.replaceChildren(...pills);
+  }
+
+  /** Draw a value on its way, where no other value is in the way. */
+  #pill(/** @type {string} */ words, /** @type {SVGPathElement} */ way, /** @type {[number, number, number][]} */ taken) {
+    const shown = cut(words, PILL_LETTERS);
+    const width = Math.max(28, Math.round(cells(shown) * LETTER) + 18);
+    const length = way.getTotalLength();
+    let best = { x: 0, y: 0, clashes: Infinity };
+    for (const share of [0.5, 0.36, 0.64, 0.24, 0.76]) {
+      const { x, y } = way.getPointAtLength(length * share);
+      const clashes = taken.filter(
+        ([a, b, other]) => Math.abs(x - a) < (width + other) / 2 && Math.abs(y - b) < 22,
+      ).length;
+      if (clashes < best.clashes) best = { x, y, clashes };
+    }
+    taken.push([best.x, best.y, width]);
+    return makeSvg(
+      "g",
+      { class: "pill", transform: `translate(${Math.round(best.x)},${Math.round(best.y)})` },
+      makeSvg("title", {}, clean(words)),
+      makeSvg("rect", { class: "box", x: -Math.floor(width / 2), y: -10, width, height: 20, rx: 10 }),
+      makeSvg("text", { x: 0, y: 4 }, shown),
+    );
+  }
+
+  /** Which box shows a Node or leaf: itself, or the closed group that it lies in. */
+  boxOf(/** @type {string} */ id) {
+    if (this.boxes.has(id)) return this.boxes.get(id);
+    for (const box of this.boxes.values()) {
+      if (box.members.includes(id) || box.leaves.includes(id)) return box;
+    }
+    return undefined;
+  }
+
+  /** Mark boxes as selected or picked. */
+  mark(/** @type {string} */ name, /** @type {string[]} */ ids) {
+    const wanted = new Set(ids.map((id) => this.boxOf(id)));
+    for (const box of this.boxes.values()) box.element.classList.toggle(name, wanted.has(box));
+  }
+}
+
+// ---- 4 Pan and zoom ---------------------------------------------------------------------------
+
+const TALLEST = 540;
+const SMALLEST = 0.5;
+
+/** Shows a part of the picture; a wheel without ctrl scrolls the page as ever. */
+class Camera {
+  constructor(/** @type {HTMLElement} */ stage, /** @type {Picture} */ picture, /** @type {Camera|null} */ before) {
+    this.stage = stage;
+    this.picture = picture;
+    this.x = 0;
+    this.y = 0;
+    this.scale = 1;
+    this.touched = false;
+    this.frame = 0;
+    this.dragged = false;
+    if (before?.touched) Object.assign(this, { x: before.x, y: before.y, scale: before.scale, touched: true });
+    this.onWheel = this.onWheel.bind(this);
+    this.onDown = this.onDown.bind(this);
+    stage.addEventListener("wheel", this.onWheel, { passive: false });
+    stage.addEventListener("pointerdown", this.onDown);
+    this.watch = new ResizeObserver(() => (this.touched ? this.show() : this.fit()));
+    this.watch.observe(stage);
+    this.fit(this.touched);
+  }
+
+  /** Show the whole picture, or, of a big one, as much as can be read. */
+  fit(keep = false) {
+    const { width, height } = this.picture;
+    const room = this.stage.clientWidth || 560;
+    const scale = Math.min(1, Math.max(SMALLEST, Math.min(room / width, TALLEST / height)));
+    const tall = Math.round(Math.min(TALLEST, Math.max(220, height * Math.min(scale, 1))));
+    this.stage.style.height = `${tall}px`;
+    if (!keep) {
+      this.touched = false;
+      this.scale = scale;
+      this.x = (width - room / scale) / 2;
+      this.y = height * scale <= tall + 1 ? (height - tall / scale) / 2 : 0;
+    }
+    this.show();
+  }
+
+  show() {
+    const { svg } = this.picture;
+    const width = this.stage.clientWidth || 560;
+    const height = this.stage.clientHeight || 300;
+    svg.setAttribute("width", String(width));
+    svg.setAttribute("height", String(height));
+    const round = (/** @type {number} */ value) => Math.round(value * 100) / 100;
+    svg.setAttribute(
+      "viewBox",
+      `${round(this.x)} ${round(this.y)} ${round(width / this.scale)} ${round(height / this.scale)}`,
+    );
+  }
+
+  zoom(/** @type {number} */ by, left = this.stage.clientWidth / 2, top = this.stage.clientHeight / 2) {
+    const scale = Math.min(3, Math.max(0.1, this.scale * by));
+    this.x += left / this.scale - left / scale;
+    this.y += top / this.scale - top / scale;
+    this.scale = scale;
+    this.touched = true;
+    this.show();
+  }
+
+  onWheel(/** @type {WheelEvent} */ event) {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    const area = this.stage.getBoundingClientRect();
+    this.zoom(Math.exp(-event.deltaY / 300), event.clientX - area.left, event.clientY - area.top);
+  }
+
+  onDown(/** @type {PointerEvent} */ event) {
+    this.dragged = false;
+    if (event.button !== 0 || /** @type {Element} */ (event.target).closest("button")) return;
+    const from = { x: this.x, y: this.y };
+    const move = (/** @type {PointerEvent} */ now) => {
+      const dx = now.clientX - event.clientX;
+      const dy = now.clientY - event.clientY;
+      if (!this.dragged && Math.hypot(dx, dy) < 4) return;
+      if (!this.dragged) this.stage.setPointerCapture(event.pointerId);
+      this.dragged = true;
+      this.touched = true;
+      this.x = from.x - dx / this.scale;
+      this.y = from.y - dy / this.scale;
+      this.show();
+    };
+    const up = () => {
+      this.stage.removeEventListener("pointermove", move);
+      this.stage.removeEventListener("pointerup", up);
+      this.stage.removeEventListener("pointercancel", up);
+    };
+    this.stage.addEventListener("pointermove", move);
+    this.stage.addEventListener("pointerup", up);
+    this.stage.addEventListener("pointercancel", up);
+  }
+
+  /** Bring a box into sight, if it is not. */
+  follow(/** @type {string[]} */ ids) {
+    const boxes = ids.map((id) => this.picture.boxOf(id)?.element).filter((box) => box !== undefined);
+    if (!boxes.length) return;
+    const [box] = boxes;
+    const [, left, top] = /translate\((-?\d+),(-?\d+)\)/.exec(box.getAttribute("transform") ?? "") ?? ["", "0", "0"];
+    const area = box.getBBox();
+    const room = { width: this.stage.clientWidth / this.scale, height: this.stage.clientHeight / this.scale };
+    const [x, y] = [Number(left) + 18, Number(top) + 18];
+    const edge = 24;
+    let [toX, toY] = [this.x, this.y];
+    if (x < this.x + edge || x + area.width > this.x + room.width - edge) toX = x + area.width / 2 - room.width / 2;
+    if (y < this.y + edge || y + area.height > this.y + room.height - edge) toY = y + area.height / 2 - room.height / 2;
+    if (this.picture.width <= room.width) toX = this.x;
+    if (this.picture.height <= room.height + 1) toY = this.y;
+    if (toX !== this.x || toY !== this.y) this.#glide(toX, toY);
+  }
+
+  #glide(/** @type {number} */ toX, /** @type {number} */ toY) {
+    cancelAnimationFrame(this.frame);
+    const from = { x: this.x, y: this.y };
+    const quick = calm() || this.picture.boxes.size > 150;
+    let began = 0;
+    const tick = (/** @type {number} */ time) => {
+      began ||= time;
+      const share = quick ? 1 : Math.min(1, (time - began) / 180);
+      const eased = share * (2 - share);
+      this.x = from.x + (toX - from.x) * eased;
+      this.y = from.y + (toY - from.y) * eased;
+      this.show();
+      if (share < 1) this.frame = requestAnimationFrame(tick);
+    };
+    if (quick) tick(0);
+    else this.frame = requestAnimationFrame(tick);
+  }
+
+  remove() {
+    cancelAnimationFrame(this.frame);
+    this.watch.disconnect();
+    this.stage.removeEventListener("wheel", this.onWheel);
+    this.stage.removeEventListener("pointerdown", this.onDown);
+  }
+}
+
+// ---- 5 Source ---------------------------------------------------------------------------------
+
+/** The recorded lines; one is marked, a click on one picks the Nodes that it made. */
+class Source {
+  constructor(/** @type {(line: number[]) => void} */ onPick) {
+    this.element = make("div", "source");
+    this.element.setAttribute("role", "listbox");
+    this.element.setAttribute("aria-label", "Source: choose a line to find its Nodes");
+    this.onPick = onPick;
+    /** @type {Map<string, HTMLElement>} */
+    this.lines = new Map();
+    this.element.addEventListener("click", (event) => {
+      const line = /** @type {HTMLElement} */ (event.target).closest("[data-line]");
+      if (line) this.#pick(/** @type {HTMLElement} */ (line));
+    });
+    this.element.addEventListener("keydown", (event) => this.#onKey(event));
+  }
+
+  load(/** @type {Recording} */ data) {
+    this.lines.clear();
+    const parts = [];
+    data.sources.forEach((source, place) => {
+      if (data.sources.length > 1 || !source.name.startsWith("In [")) {
+        parts.push(make("div", "heading", clean(source.name)));
+      } else if (source.name) parts.push(make("div", "heading", clean(source.name)));
+      source.lines.forEach((text, index) => {
+        const number = make("span", "number", String(source.first + index));
+        number.setAttribute("aria-hidden", "true");
+        const code = text.slice(0, 400).replace(/\t/g, "    ").replace(HIDDEN, "\ufffd");
+        const line = make("div", "line", number, make("span", "code", code));
+        line.dataset.line = `${place}:${source.first + index}`;
+        line.title = clean(text);
+        line.setAttribute("role", "option");
+        line.setAttribute("aria-selected", "false");
+        line.tabIndex = parts.length === 1 && place === 0 ? 0 : -1;
+        this.lines.set(line.dataset.line, line);
+        parts.push(line);
+      });
+    });
+    this.element.hidden = !parts.length;
+    this.element.replaceChildren(...parts);
+  }
+
+  #pick(/** @type {HTMLElement} */ line) {
+    this.onPick((line.dataset.line ?? "").split(":").map(Number));
+  }
+
+  #onKey(/** @type {KeyboardEvent} */ event) {
+    const lines = [...this.lines.values()];
+    const at = lines.indexOf(/** @type {HTMLElement} */ (event.target));
+    const to = event.key === "ArrowDown" ? at + 1 : event.key === "ArrowUp" ? at - 1 : null;
+    if (event.key === "Enter" || event.key === " ") this.#pick(lines[at]);
+    else if (to === null) return;
+    else if (lines[to]) {
+      lines[at].tabIndex = -1;
+      lines[to].tabIndex = 0;
+      lines[to].focus();
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** Mark a line as the frame's (`now`) or as a chosen Node's (`picked`) and scroll to it. */
+  mark(/** @type {string} */ name, /** @type {number[]|null|undefined} */ place) {
+    const key = place ? `${place[0]}:${place[1]}` : "";
+    for (const [other, line] of this.lines) {
+      const on = other === key;
+      if (line.classList.contains(name) === on) continue;
+      line.classList.toggle(name, on);
+      if (name === "picked") line.setAttribute("aria-selected", String(on));
+      else if (on) line.setAttribute("aria-current", "step");
+      else line.removeAttribute("aria-current");
+    }
+    const line = this.lines.get(key);
+    if (!line) return;
+    // scrollIntoView would scroll the page too.
+    const box = this.element;
+    const top = line.offsetTop - box.offsetTop;
+    if (top < box.scrollTop) box.scrollTop = top - 8;
+    else if (top + line.offsetHeight > box.scrollTop + box.clientHeight) {
+      box.scrollTop = top + line.offsetHeight - box.clientHeight + 8;
+    }
+  }
+}
+
+// ---- 6 Time line ------------------------------------------------------------------------------
+
+const DOTS = 40;
+
+/** A lane per call; a slider over all frames. */
+class TimeLine {
+  constructor(/** @type {(step: number) => void} */ onStep) {
+    this.onStep = onStep;
+    this.element = make("div", "lanes");
+    this.element.setAttribute("role", "slider");
+    this.element.setAttribute("aria-label", "Step");
+    this.element.tabIndex = 0;
+    this.thumb = make("div", "thumb");
+    /** @type {{first: number, count: number, title: string, element: HTMLElement, track: HTMLElement, fill: HTMLElement, dots: HTMLElement[]}[]} */
+    this.lanes = [];
+    this.element.addEventListener("pointerdown", (event) => this.#onDown(event));
+  }
+
+  load(/** @type {Recording} */ data) {
+    const count = data.frames.length;
+    const runs = lanesOf(data);
+    const start = { call: null, title: "", first: -1, count: 1, stopped: false };
+    this.lanes = [start, ...runs].map((run) => {
+      const fill = make("div", "fill");
+      const track = make("div", "track", fill);
+      const name = make("div", "name", run.title);
+      const element = make("div", "lane", name, track);
+      element.title = run.title;
+      element.classList.toggle("start", run.first < 0);
+      element.classList.toggle("stopped", run.stopped);
+      element.style.flexGrow = String(run.first < 0 ? 0 : Math.max(run.count, count / 12));
+      const dots = [];
+      for (let index = 0; index < run.count; index += 1) {
+        const kind = run.first < 0 ? "start" : data.frames[run.first + index].kind;
+        const loud = kind === "accumulate" || kind === "stop" || kind === "zero" || kind === "write";
+        if (count > DOTS && run.first >= 0 && (!loud || count > 12 * DOTS)) continue;
+        const dot = make("div", `dot ${kind}`);
+        dot.style.left = `${((index + 0.5) / run.count) * 100}%`;
+        dot.dataset.step = String(run.first + index + 1);
+        dots.push(dot);
+      }
+      track.append(...dots);
+      return { ...run, element, track, fill, dots };
+    });
+    this.element.classList.toggle("many", runs.length > 7);
+    this.element.replaceChildren(...this.lanes.map((lane) => lane.element));
+    this.element.setAttribute("aria-valuemin", "0");
+    this.element.setAttribute("aria-valuemax", String(count));
+  }
+
+  show(/** @type {number} */ step, /** @type {string} */ text) {
+    this.element.setAttribute("aria-valuenow", String(step));
+    this.element.setAttribute("aria-valuetext", text);
+    for (const lane of this.lanes) {
+      const inside = step - 1 - lane.first;
+      const on = inside >= 0 && inside < lane.count;
+      lane.element.classList.toggle("on", on);
+      const share = Math.min(1, Math.max(0, (inside + 0.5) / lane.count));
+      lane.fill.style.width = `${share * 100}%`;
+      for (const dot of lane.dots) dot.classList.toggle("done", Number(dot.dataset.step) <= step);
+      if (on) {
+        this.thumb.style.left = `${share * 100}%`;
+        this.thumb.classList.toggle("stopped", lane.element.classList.contains("stopped") && inside === lane.count - 1);
+        lane.track.append(this.thumb);
+        this.title = lane.title;
+      }
+    }
+  }
+
+  #onDown(/** @type {PointerEvent} */ event) {
+    if (event.button !== 0) return;
+    const areas = this.lanes.map((lane) => lane.track.getBoundingClientRect());
+    const seek = (/** @type {PointerEvent} */ now) => {
+      let lane = areas.findLastIndex((area) => now.clientX >= area.left);
+      lane = Math.max(0, lane);
+      const { first, count } = this.lanes[lane];
+      const share = (now.clientX - areas[lane].left) / (areas[lane].width || 1);
+      const inside = Math.min(count - 1, Math.max(0, Math.floor(share * count)));
+      this.onStep(first + inside + 1);
+    };
+    const up = () => {
+      this.element.removeEventListener("pointermove", seek);
+      this.element.removeEventListener("pointerup", up);
+      this.element.removeEventListener("pointercancel", up);
+    };
+    this.element.setPointerCapture(event.pointerId);
+    this.element.addEventListener("pointermove", seek);
+    this.element.addEventListener("pointerup", up);
+    this.element.addEventListener("pointercancel", up);
+    seek(event);
+  }
+}
+
+// ---- 7 Details --------------------------------------------------------------------------------
+
+const LISTED = 60;
+
+/** All about one Node, leaf, root or group, in words. */
+function detailsOf(/** @type {Recording} */ data, /** @type {Picture|null} */ picture, /** @type {string} */ id, /** @type {State} */ state) {
+  const parts = [];
+  const fact = (/** @type {string} */ name, /** @type {string} */ value) => {
+    if (value) parts.push(make("dt", "", name), make("dd", "", value));
+  };
+  const node = data.nodes[id];
+  const leaf = data.leaves[id];
+  const root = data.roots[id];
+  const box = picture?.boxes.get(id);
+  let heading = "";
+  let below = null;
+  if (node) {
+    heading = node.name;
+    fact("state", nodeWords(state, id));
+    fact("made on", lineWords(data, node.line));
+    fact("made by", node.born_in === null ? "" : `call ${node.born_in} (create_graph)`);
+    fact("gives", clean(node.gives));
+    fact("gradient", gradientWords(data, state, id));
+    if (!node.slots.length) fact("saves", "nothing: it can be run through any number of times");
+    below = node.slots.length ? slotTable(node, id, state) : null;
+  } else if (leaf) {
+    const stack = state.leaves[id] ?? { grad: null, segments: [] };
+    heading = leaf.name;
+    fact("leaf", clean(leaf.type));
+    fact("value", clean(leaf.value));
+    fact(".grad", clean(stack.segments.length > 1 ? sumWords(stack) : (stack.grad ?? "None")));
+    stack.segments.slice(-LISTED).forEach(([call, value]) => fact(call === null ? "before" : `call ${call}`, clean(value)));
+  } else if (root) {
+    heading = root.name;
+    fact("root", clean(root.type));
+    fact("value", clean(root.value));
+  } else if (box) {
+    const members = [...box.members, ...box.leaves];
+    heading = box.element.querySelector("title")?.textContent ?? "";
+    if (box.kind === "frame") fact("group", "open");
+    else fact("inside", `${members.length.toLocaleString("en")} in all`);
+    below = make("ul", "");
+    for (const name of members.slice(0, LISTED)) {
+      const title = data.nodes[name]?.title ?? data.leaves[name]?.name ?? name;
+      const words = data.nodes[name] ? nodeWords(state, name) : clean(state.leaves[name]?.grad ?? "None");
+      below.append(make("li", "", make("b", "", clean(title, 80)), ` ${words}`));
+    }
+    if (members.length > LISTED) below.append(make("li", "", `and ${members.length - LISTED} more`));
+  }
+  return [make("h3", "", clean(heading, 300)), make("dl", "", ...parts), ...(below ? [below] : [])];
+}
+
+function nodeWords(/** @type {State} */ state, /** @type {string} */ id) {
+  if (id in state.unborn) return "not made yet";
+  const slots = Object.entries(state.slots).filter(([key]) => key.startsWith(`${id}.`));
+  const words = counted(slots.map(([, one]) => slotWords(...one)));
+  const call = state.call === null ? "" : `call ${state.call} `;
+  const mark = { now: `${call}runs now`, done: `${call}ran`, stopped: `${call}stopped here` }[state.marks[id] ?? ""];
+  return [mark, words || "saves nothing"].filter(Boolean).join("; ");
+}
+
+function gradientWords(/** @type {Recording} */ data, /** @type {State} */ state, /** @type {string} */ id) {
+  const keys = edgesFrom(data, id).map((edge) => carrier(edge, state.carried));
+  const values = keys.filter((key) => key !== null).map((key) => clean(state.carried[key]));
+  return values.length ? `came in: ${values.join(" + ")}` : "";
+}
+
+function lineWords(/** @type {Recording} */ data, /** @type {number[]|null} */ line) {
+  if (!line) return "a line that was not listened to";
+  const source = data.sources[line[0]];
+  const code = source?.lines[line[1] - source.first] ?? "";
+  return clean(`${data.sources.length > 1 ? `${source.name}, ` : ""}line ${line[1]}: ${code.trim()}`, 300);
+}
+
+function slotTable(/** @type {NodeFacts} */ node, /** @type {string} */ id, /** @type {State} */ state) {
+  const head = make("tr", "", ...["saved", "type", "bytes", "state"].map((name) => make("th", "", name)));
+  const rows = node.slots.map((slot) => {
+    const one = state.slots[`${id}.${slot.name}`] ?? ["held", null];
+    const row = make("tr", one[0]);
+    const size = slot.nbytes === null ? "" : bytesText(slot.nbytes);
+    row.append(...[slot.name, slot.type, size, slotWords(...one)].map((text) => make("td", "", clean(text, 200))));
+    return row;
+  });
+  return make("table", "", make("thead", "", head), make("tbody", "", ...rows));
+}
+
+// ---- 8 Memory ---------------------------------------------------------------------------------
+
+/** The bytes that saved tensors hold, over the frames. */
+class Memory {
+  constructor() {
+    this.words = make("span", "");
+    this.svg = makeSvg("svg", { viewBox: "0 0 120 26", preserveAspectRatio: "none", "aria-hidden": "true" });
+    this.element = make("div", "memory", this.words, this.svg);
+  }
+
+  load(/** @type {Recording} */ data) {
+    const held = [data.start.held, ...data.frames.map((frame) => frame.held)];
+    const most = Math.max(1, ...held);
+    this.count = held.length;
+    const every = Math.max(1, Math.floor(held.length / 400));
+    const x = (/** @type {number} */ step) => ((120 * step) / this.count).toFixed(1);
+    let path = "";
+    for (let step = 0; step < held.length; step += every) {
+      const y = (23 - (20 * held[step]) / most).toFixed(1);
+      path += `${path ? "H" + x(step) + "V" : "M0 "}${y}`;
+    }
+    this.cursor = makeSvg("path", { class: "cursor" });
+    this.svg.replaceChildren(
+      makeSvg("path", { class: "area", d: `${path}H120V26H0Z` }),
+      makeSvg("path", { class: "curve", d: `${path}H120` }),
+      this.cursor,
+    );
+    this.svg.toggleAttribute("hidden", held.length < 2);
+  }
+
+  show(/** @type {State} */ state, /** @type {number} */ step) {
+    const size = make("b", "", bytesText(state.held));
+    this.words.replaceChildren("saved tensors hold ", size);
+    this.cursor?.setAttribute("d", `M${((120 * (step + 0.5)) / (this.count ?? 1)).toFixed(1)} 0V26`);
+  }
+}
+
+// ---- 9 Player ---------------------------------------------------------------------------------
+
+const SPEEDS = [0.5, 1, 2, 4];
+
+class Player {
+  constructor(/** @type {Model} */ model, /** @type {HTMLElement} */ host) {
+    this.model = model;
+    this.stage = make("div", "stage");
+    this.picture = /** @type {Picture|null} */ (null);
+    this.camera = /** @type {Camera|null} */ (null);
+    this.source = new Source((line) => this.pickLine(line));
+    this.time = new TimeLine((step) => this.seek(step));
+    this.memory = new Memory();
+    this.details = make("div", "details");
+    this.details.setAttribute("role", "region");
+    this.details.setAttribute("aria-label", "Details");
+    this.details.tabIndex = 0;
+    this.say = make("p", "say");
+    this.say.setAttribute("role", "status");
+    this.counter = make("span", "counter");
+    this.note = make("p", "note");
+    this.back = button("Step back", ICONS.back, () => this.seek(this.step - 1));
+    this.play = button("Play", ICONS.play, () => this.toggle());
+    this.play.classList.add("play");
+    this.forward = button("Step forward", ICONS.forward, () => this.seek(this.step + 1));
+    this.speed = this.#speedBox();
+    this.timer = 0;
+    /** @type {string|null} */ this.chosen = null;
+    /** @type {string|null} */ this.hovered = null;
+    /** @type {State|null} */ this.state = null;
+    this.at = 0;
+    this.root = this.#build();
+    host.append(this.root);
+    this.waiting = false;
+    this.stale = new Set(["_svg", "_recording", "step"]);
+    this.handlers = ["_svg", "_recording", "_tree", "step"].map((name) => {
+      const handler = () => this.later(name);
+      model.on(`change:${name}`, handler);
+      return /** @type {[string, () => void]} */ ([`change:${name}`, handler]);
+    });
+    this.refresh();
+  }
+
+  get step() {
+    return /** @type {number} */ (this.model.get("step"));
+  }
+
+  #build() {
+    const tools = make("div", "tools");
+    tools.append(
+      button("Zoom in", ICONS.plus, () => this.camera?.zoom(1.25)),
+      button("Zoom out", ICONS.minus, () => this.camera?.zoom(0.8)),
+      button("Fit the graph", ICONS.fit, () => this.camera?.fit()),
+    );
+    this.tools = tools;
+    const row = make("div", "row", this.back, this.play, this.forward, this.time.element, this.counter, this.speed);
+    this.row = row;
+    const side = make("div", "side", this.source.element, this.details, this.memory.element);
+    const view = make("div", "view", make("div", "field", this.stage, tools), side, make("div", "bar", row, this.say, this.note));
+    const root = make("div", "secondpass", view);
+    root.setAttribute("role", "group");
+    root.setAttribute("aria-label", "Autograd graph");
+    root.addEventListener("keydown", (event) => this.onKey(event));
+    this.stage.addEventListener("click", (event) => this.onClick(event));
+    this.stage.addEventListener("pointerover", (event) => this.hover(event));
+    this.stage.addEventListener("pointerleave", () => this.hover(null));
+    return root;
+  }
+
+  #speedBox() {
+    const box = make("select", "speed");
+    box.setAttribute("aria-label", "Speed");
+    box.title = "Speed";
+    for (const speed of SPEEDS) {
+      const option = make("option", "", `${speed}×`);
+      option.value = String(speed);
+      option.selected = speed === 1;
+      box.append(option);
+    }
+    return box;
+  }
+
+  /** Several traits may change at once: one refresh for all of them. */
+  later(/** @type {string} */ name) {
+    this.stale.add(name);
+    if (this.waiting) return;
+    this.waiting = true;
+    queueMicrotask(() => {
+      this.waiting = false;
+      if (this.root.isConnected || this.stale.size) this.refresh();
+    });
+  }
+
+  refresh() {
+    const stale = this.stale;
+    this.stale = new Set();
+    const data = /** @type {Recording} */ (this.model.get("_recording"));
+    this.data = data;
+    if (stale.has("_recording")) {
+      this.state = null;
+      this.source.load(data);
+      this.time.load(data);
+      this.memory.load(data);
+      this.note.textContent = clean(data.left_out);
+      this.note.hidden = !data.left_out;
+    }
+    if (stale.has("_svg") || stale.has("_tree") || stale.has("_recording")) this.#draw(data);
+    this.show(stale.has("step") && stale.size === 1);
+  }
+
+  #draw(/** @type {Recording} */ data) {
+    const focus = this.root.ownerDocument.activeElement?.closest?.("g[data-id]")?.getAttribute("data-id");
+    const before = this.camera;
+    before?.remove();
+    const source = this.model.get("_svg");
+    if (!source) {
+      this.picture = this.camera = null;
+      this.tools.hidden = true;
+      this.stage.replaceChildren(make("pre", "", String(this.model.get("_tree") ?? "")));
+      return;
+    }
+    this.tools.hidden = false;
+    this.picture = new Picture(source, data);
+    this.picture.svg.setAttribute("role", "group");
+    this.picture.svg.setAttribute("aria-label", clean(data.summary, 400));
+    this.stage.replaceChildren(this.picture.svg);
+    this.camera = new Camera(this.stage, this.picture, before);
+    const first = this.picture.boxOf(focus ?? "") ?? [...this.picture.boxes.values()].find((box) => box.kind !== "frame");
+    first?.element.setAttribute("tabindex", "0");
+    if (focus) first?.element.focus();
+    this.mark();
+  }
+
+  /** Show the present step. */
+  show(/** @type {boolean} */ moved) {
+    const data = /** @type {Recording} */ (this.data);
+    const count = data.frames.length;
+    const step = Math.min(Math.max(this.step, 0), count);
+    const forward = this.state !== null && step >= this.at;
+    const landing = moved && step === this.at + 1 && !calm();
+    this.state = forward ? stateAt(data, step, this.state, this.at) : stateAt(data, step);
+    this.at = step;
+    const frame = step ? data.frames[step - 1] : null;
+    this.picture?.paint(this.state, landing);
+    this.#name();
+    this.memory.show(this.state, step);
+    this.source.mark("now", frame?.line ?? null);
+    const text = frame ? clean(frame.text) : clean(data.summary);
+    this.time.show(step, text);
+    this.#speak(frame, text);
+    this.row.hidden = !count;
+    this.counter.textContent = `${step} of ${count}`;
+    this.back.disabled = step === 0;
+    this.forward.disabled = step === count;
+    this.#tell();
+    if (moved && frame && this.camera) {
+      const at = [frame.node, frame.leaf, ...Object.keys(frame.gradients)].filter((id) => id !== null);
+      this.camera.follow(at.filter((id) => this.picture?.boxOf(id)));
+    }
+  }
+
+  #speak(/** @type {Frame|null} */ frame, /** @type {string} */ text) {
+    this.root.classList.toggle("stopped", frame?.kind === "stop");
+    if (!this.data?.frames.length) {
+      this.say.replaceChildren(make("span", "hint", "Run backward in another cell: it appears here."));
+      return;
+    }
+    // The call that a sentence speaks of stands out.
+    const begin = /^Call \d+/.exec(text)?.[0] ?? "";
+    this.say.replaceChildren(make("b", "", begin), text.slice(begin.length));
+    this.say.classList.toggle("stop", frame?.kind === "stop");
+  }
+
+  /** Give every box its name for screen readers. */
+  #name() {
+    const state = /** @type {State} */ (this.state);
+    const data = /** @type {Recording} */ (this.data);
+    for (const box of this.picture?.boxes.values() ?? []) {
+      const key = `${box.shown}|${/** @type {any} */ (box).words ?? ""}|${box.kind === "node" ? this.#slotKey(box.id) : ""}`;
+      if (/** @type {any} */ (box).named === key) continue;
+      /** @type {any} */ (box).named = key;
+      let name = clean(box.element.querySelector("title")?.textContent, 200);
+      if (box.kind === "node") name += `, ${nodeWords(state, box.id)}`;
+      if (box.kind === "leaf") name = `leaf ${name}, grad ${clean(sumWords(state.leaves[box.id]), 200)}`;
+      if (box.kind === "root") name = `root ${name}`;
+      if (box.kind === "group") name = `group ${name}: ${groupLabel(data, box, state)}`;
+      if (box.kind === "frame") name = `open group ${name}: close it`;
+      box.element.setAttribute("aria-label", name);
+      if (box.kind === "group" || box.kind === "frame") {
+        box.element.setAttribute("aria-expanded", String(box.kind === "frame"));
+      }
+    }
+  }
+
+  #slotKey(/** @type {string} */ id) {
+    const state = /** @type {State} */ (this.state);
+    const slots = /** @type {Recording} */ (this.data).nodes[id].slots;
+    return slots.map((slot) => state.slots[`${id}.${slot.name}`]?.join("")).join();
+  }
+
+  /** Fill the details: of what was chosen, else of what the pointer is on, else of the frame's Node. */
+  #tell() {
+    const data = /** @type {Recording} */ (this.data);
+    const frame = this.at ? data.frames[this.at - 1] : null;
+    const id = this.chosen ?? this.hovered ?? frame?.node ?? frame?.leaf ?? null;
+    const known = id !== null && (id in data.nodes || id in data.leaves || id in data.roots || this.picture?.boxes.has(id));
+    if (!known) {
+      this.details.replaceChildren(make("p", "hint", "Choose a Node to see what it saved."));
+      return;
+    }
+    this.details.replaceChildren(...detailsOf(data, this.picture, id, /** @type {State} */ (this.state)));
+  }
+
+  // Moving in time
+
+  seek(/** @type {number} */ step, keep = false) {
+    if (!keep) this.pause();
+    const to = Math.min(Math.max(step, 0), /** @type {Recording} */ (this.data).frames.length);
+    if (to === this.step) return;
+    this.model.set("step", to);
+    this.later("step");
+    try {
+      this.model.save_changes();
+    } catch {
+      // The kernel is gone: the view goes on by itself.
+    }
+  }
+
+  toggle() {
+    if (this.timer) return this.pause();
+    const count = /** @type {Recording} */ (this.data).frames.length;
+    if (!count) return;
+    if (this.step >= count) this.seek(0);
+    this.say.setAttribute("aria-live", "off"); // a screen reader cannot keep up with a film
+    this.play.replaceChildren(icon(ICONS.pause));
+    this.play.setAttribute("aria-label", "Pause");
+    this.play.title = "Pause";
+    const tick = () => {
+      this.seek(this.step + 1, true);
+      if (this.step >= count) return this.pause();
+      const base = Math.min(900, Math.max(60, 60_000 / count));
+      this.timer = window.setTimeout(tick, base / Number(this.speed.value));
+    };
+    this.timer = window.setTimeout(tick, 250);
+  }
+
+  pause() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.say.setAttribute("aria-live", "polite");
+    this.play.replaceChildren(icon(ICONS.play));
+    this.play.setAttribute("aria-label", "Play");
+    this.play.title = "Play";
+  }
+
+  // Keys and pointer
+
+  onKey(/** @type {KeyboardEvent} */ event) {
+    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const target = /** @type {Element} */ (event.target);
+    if (target.closest("select")) return event.stopPropagation();
+    const box = target.closest("g[data-id]");
+    const pressed = event.key === "Enter" || event.key === " ";
+    if (pressed && box) this.choose(box.getAttribute("data-id"));
+    else if (pressed && target.closest("button")) return event.stopPropagation(); // presses the button
+    else if (event.key === "ArrowRight") this.seek(this.step + 1);
+    else if (event.key === "ArrowLeft") this.seek(this.step - 1);
+    else if (event.key === "Home") this.seek(0);
+    else if (event.key === "End") this.seek(Infinity);
+    else if (event.key === " ") this.toggle();
+    else if (event.key === "Escape" && this.chosen !== null) this.choose(null);
+    else if (box && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+      this.walk(box, event.key === "ArrowDown" ? 1 : -1);
+    } else return;
+    // Without this JupyterLab's command mode would take the key too.
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** Move the focus to the next box, from top to bottom. */
+  walk(/** @type {Element} */ from, /** @type {number} */ by) {
+    const place = (/** @type {Element} */ box) =>
+      (/translate\((-?\d+),(-?\d+)\)/.exec(box.getAttribute("transform") ?? "") ?? ["", "0", "0"]).slice(1).map(Number);
+    const boxes = [...(this.picture?.boxes.values() ?? [])].map((box) => box.element);
+    boxes.sort((a, b) => place(a)[1] - place(b)[1] || place(a)[0] - place(b)[0]);
+    const to = boxes[boxes.indexOf(/** @type {SVGGElement} */ (from)) + by];
+    if (!to) return;
+    from.setAttribute("tabindex", "-1");
+    to.setAttribute("tabindex", "0");
+    to.focus({ preventScroll: true });
+    this.camera?.follow([to.dataset.id ?? ""]);
+    this.hovered = to.dataset.id ?? null;
+    this.#tell();
+  }
+
+  onClick(/** @type {MouseEvent} */ event) {
+    if (this.camera?.dragged) return;
+    const box = /** @type {Element} */ (event.target).closest("g[data-id]");
+    const frame = box?.classList.contains("frame");
+    if (frame && !(/** @type {Element} */ (event.target).closest(".sign, .line"))) return this.choose(null);
+    this.choose(box?.getAttribute("data-id") ?? null);
+  }
+
+  hover(/** @type {PointerEvent|null} */ event) {
+    const box = event && /** @type {Element} */ (event.target).closest("g[data-id]:not(.frame)");
+    const id = box ? box.getAttribute("data-id") : null;
+    if (id === this.hovered) return;
+    this.hovered = id;
+    if (this.chosen === null) this.#tell();
+  }
+
+  /** Choose a box: its line lights up; a group is opened or closed. */
+  choose(/** @type {string|null} */ id) {
+    const box = id === null ? undefined : this.picture?.boxes.get(id);
+    if (box && (box.kind === "group" || box.kind === "frame") && this.model.get("_open") !== undefined) {
+      return this.open(box);
+    }
+    this.chosen = id === this.chosen ? null : id;
+    this.pickedLine = null;
+    this.mark();
+    this.#tell();
+  }
+
+  open(/** @type {{id: string, kind: string}} */ box) {
+    const frames = [...(this.picture?.boxes.values() ?? [])].filter((one) => one.kind === "frame");
+    const open = frames.map((one) => one.id).filter((id) => id !== box.id);
+    this.model.set("_open", box.kind === "frame" ? open : [...open, box.id]);
+    this.model.save_changes();
+  }
+
+  pickLine(/** @type {number[]} */ line) {
+    const same = this.pickedLine?.join() === line.join();
+    this.chosen = null;
+    this.pickedLine = same ? null : line;
+    this.mark();
+    const [first] = this.#made(this.pickedLine);
+    if (first) this.camera?.follow([first]);
+    this.hovered = first ?? null;
+    this.#tell();
+  }
+
+  #made(/** @type {number[]|null|undefined} */ line) {
+    if (!line) return [];
+    const nodes = Object.entries(/** @type {Recording} */ (this.data).nodes);
+    return nodes.filter(([, node]) => node.line?.join() === line.join()).map(([id]) => id);
+  }
+
+  mark() {
+    const data = /** @type {Recording} */ (this.data);
+    const line = this.chosen ? data.nodes[this.chosen]?.line : this.pickedLine;
+    this.source.mark("picked", line);
+    this.picture?.mark("selected", this.chosen ? [this.chosen] : []);
+    this.picture?.mark("picked", this.#made(this.pickedLine));
+  }
+
+  remove() {
+    this.pause();
+    this.camera?.remove();
+    for (const [name, handler] of this.handlers) this.model.off(name, handler);
+    this.root.remove();
+  }
+}
+
+function groupLabel(/** @type {Recording} */ data, /** @type {any} */ box, /** @type {State} */ state) {
+  if (box.members[0]?.startsWith("l")) return `${leavesWords(box.members, state)}: open it`;
+  return `${box.members.length} Nodes, ${groupWords(data, box.members, state).words}: open it`;
+}
+
+function render(/** @type {{model: Model, el: HTMLElement}} */ { model, el }) {
+  const player = new Player(model, el);
+  return () => player.remove();
+}
+
+export default { render };
+
+// ---- 10 Page without a kernel -----------------------------------------------------------------
+
+/** A model that nobody else listens to. @returns {Model} */
+export function plainModel(/** @type {Record<string, any>} */ values) {
+  /** @type {Map<string, Set<() => void>>} */
+  const handlers = new Map();
+  return {
+    get: (name) => values[name],
+    set: (name, value) => {
+      if (values[name] === value) return;
+      values[name] = value;
+      for (const handler of handlers.get(`change:${name}`) ?? []) handler();
+    },
+    save_changes: () => {},
+    on: (name, handler) => {
+      if (!handlers.has(name)) handlers.set(name, new Set());
+      handlers.get(name)?.add(handler);
+    },
+    off: (name, handler) => handlers.get(name)?.delete(handler),
+  };
+}
+
+/** Put a player in the place of every still picture that stands before its recorded data. */
+export function mountAll(root = document) {
+  for (const place of root.querySelectorAll("[data-secondpass]")) {
+    const values = JSON.parse(place.querySelector("script")?.textContent ?? "{}");
+    place.replaceChildren();
+    render({ model: plainModel(values), el: /** @type {HTMLElement} */ (place) });
+  }
+}
