@@ -10,14 +10,21 @@ from __future__ import annotations
 import html
 import re
 import string
+from pathlib import Path
 from typing import Any
 
-import ipywidgets
+import anywidget
 import torch
+import traitlets
 
 NOT_ANSWERED = "Not answered yet."
 RIGHT = "Right."
 NOT_YET = "Not yet."
+
+_STATIC = Path(__file__).parent / "static"
+
+_given: dict[str, str] = {}
+"""Answers by question: running the cell that asks again must not forget what was chosen."""
 
 
 def predict(question: str, *choices: object, answer: object = ...) -> Prediction:
@@ -43,9 +50,14 @@ def predict(question: str, *choices: object, answer: object = ...) -> Prediction
     What does the second call do?
       a) it adds 4
       b) it stops with an error
-    Choose, or write your letter into the cell in place of `...` and run it again.
+    Choose, or write its letter in place of `...` and run the cell again.
     """
-    return Prediction(question, choices, answer)
+    texts = tuple(str(choice) for choice in choices)
+    if answer is ...:
+        given = _given.get(question, "")
+    else:
+        given = _letter(answer, texts) if texts else str(answer)
+    return Prediction(question=question, choices=list(texts), given=given)
 
 
 def check(answer: object, truth: object, *, look: str = "") -> None:
@@ -75,77 +87,65 @@ def check(answer: object, truth: object, *, look: str = "") -> None:
     print(_verdict(answer, truth, look))
 
 
-class Prediction:
+class Prediction(anywidget.AnyWidget):
     """A question with a place for the answer; `predict` makes it.
 
     Attributes
     ----------
     question : str
-    choices : tuple
+    choices : list of str
         Empty where a number is asked for.
+    given : str
+        What was given as the answer: a choice's letter, a number as text, or nothing.
     """
 
-    def __init__(self, question: str, choices: tuple[object, ...], answer: object) -> None:
-        self.question = question
-        self.choices = choices
-        layout = ipywidgets.Layout(width="max-content")
-        if choices:
-            options = [(str(choice), place) for place, choice in enumerate(choices)]
-            self._field = ipywidgets.RadioButtons(options=options, value=None, layout=layout)
-        else:
-            self._field = ipywidgets.Text(placeholder="a number", layout=layout)
-        self._box = ipywidgets.VBox([ipywidgets.HTML(_code(question)), self._field])
-        self.answer = answer
+    _esm = _STATIC / "predict.js"
+    _css = _STATIC / "predict.css"
+    question = traitlets.Unicode().tag(sync=True)
+    choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    given = traitlets.Unicode().tag(sync=True)
 
     @property
     def answer(self) -> object:
-        """The choice made, or the number entered; ``...`` where there is none yet."""
-        value = self._field.value
-        if self.choices:
-            return ... if value is None else self.choices[value]
-        return value.strip() or ...
+        """The choice's text or the number as text; ``...`` where there is none yet."""
+        if self.given and self.choices:
+            return self.choices[string.ascii_lowercase.index(self.given)]
+        return self.given.strip() or ...
 
-    @answer.setter
-    def answer(self, answer: object) -> None:
-        if not self.choices:
-            self._field.value = "" if answer is ... else str(answer)
-        elif answer is ...:
-            self._field.value = None
-        else:
-            self._field.value = self._place(answer)
-
-    def _place(self, answer: object) -> int:
-        letters = string.ascii_lowercase[: len(self.choices)]
-        for place, (letter, choice) in enumerate(zip(letters, self.choices, strict=True)):
-            if str(answer).strip().casefold() in (letter, str(choice).casefold()):
-                return place
-        raise ValueError(f"{answer!r} is none of the choices; write one of: {', '.join(letters)}")
+    @traitlets.observe("given")
+    def _remember(self, _: object) -> None:
+        _given[self.question] = self.given
 
     def __repr__(self) -> str:
         """Return the question, the choices and how to answer, as text."""
-        lines = [self.question]
-        for letter, choice in zip(string.ascii_lowercase, self.choices, strict=False):
-            lines.append(f"  {letter}) {choice}")
+        choices = zip(string.ascii_lowercase, self.choices, strict=False)
+        lines = [self.question, *(f"  {letter}) {choice}" for letter, choice in choices)]
         if self.answer is not ...:
             lines.append(f"Your answer: {self.answer}")
-        elif self.choices:
-            lines.append(
-                "Choose, or write your letter into the cell in place of `...` and run it again."
-            )
         else:
-            lines.append("Enter a number, or write it in place of `...` and run the cell again.")
+            way, place = ("Choose", "its letter") if self.choices else ("Enter it", "the number")
+            lines.append(f"{way}, or write {place} in place of `...` and run the cell again.")
         return "\n".join(lines)
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Return the widget, and the same as HTML and text where no widget can be shown."""
-        question, *rest = str(self).splitlines()
-        items = "".join(f"<li>{_code(str(choice))}</li>" for choice in self.choices)
-        fallback = f"<p>{_code(question)}</p>"
-        if items:
-            fallback += f'<ol type="a">{items}</ol>'
-        fallback += f"<p>{_code(rest[-1])}</p>"
-        bundle: dict[str, object] = dict(self._box._repr_mimebundle_())
-        return bundle | {"text/plain": str(self), "text/html": fallback}
+        data, metadata = super()._repr_mimebundle_(**options) or ({}, {})
+        items = "".join(f"<li>{_code(choice)}</li>" for choice in self.choices)
+        choices = f'<ol type="a">{items}</ol>' if items else ""
+        text = str(self)
+        how = text.rpartition("\n")[2]
+        data["text/plain"] = text
+        data["text/html"] = f"<p>{_code(self.question)}</p>{choices}<p>{_code(how)}</p>"
+        return data, metadata
+
+
+def _letter(answer: object, choices: tuple[str, ...]) -> str:
+    """Return the letter of the choice that an answer written in code means."""
+    letters = string.ascii_lowercase[: len(choices)]
+    for letter, choice in zip(letters, choices, strict=True):
+        if _plain(answer) in (letter, _plain(choice)):
+            return letter
+    raise ValueError(f"{answer!r} is none of the choices: write one of {', '.join(letters)}")
 
 
 def _code(text: str) -> str:

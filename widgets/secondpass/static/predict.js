@@ -42,10 +42,12 @@ function render({ model, el }) {
       model.save_changes();
     });
   }
-  // Jupyter takes keys, arrows among them, before they get here, unless told not to.
-  // With Shift or Ctrl held they are its own: Shift+Enter still runs the cell.
-  const claimKeys = (event) =>
-    form.toggleAttribute("data-lm-suppress-shortcuts", !(event?.shiftKey || event?.ctrlKey));
+  // Jupyter takes keys, arrows among them, before they get here, unless the element that has the
+  // focus says not to. With Shift or Ctrl held they are Jupyter's: Shift+Enter still runs the cell.
+  const claimKeys = (event) => {
+    const claimed = !(event?.shiftKey || event?.ctrlKey);
+    for (const [, input] of fields) input.toggleAttribute("data-lm-suppress-shortcuts", claimed);
+  };
   form.addEventListener("keydown", claimKeys);
   form.addEventListener("keyup", claimKeys);
   claimKeys();
