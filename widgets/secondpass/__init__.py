@@ -1,8 +1,75 @@
-"""See what a PyTorch backward pass frees, replay it, and have its errors explained."""
+"""See what a PyTorch backward pass frees, replay it, and have its errors explained.
 
+``import secondpass as sp``: `show` a graph, `record` a few lines, `explain` the last error, `save`
+a picture; ``%load_ext secondpass`` and ``python -m secondpass script.py`` listen to your own code.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from secondpass.frames import Frame
 from secondpass.graph import Edge, Graph, Leaf, Node, Root
 from secondpass.reader import NoGraphError
+from secondpass.recording import Recording, record
 from secondpass.saved import Slot
 
-__all__ = ["Edge", "Graph", "Leaf", "NoGraphError", "Node", "Root", "Slot"]
+if TYPE_CHECKING:
+    from secondpass.exercises import check, predict
+    from secondpass.explanation import Explanation
+    from secondpass.ipython import load_ipython_extension, unload_ipython_extension
+    from secondpass.listening import explain
+    from secondpass.page import save
+    from secondpass.playground import Playground
+    from secondpass.widget import AutogradGraph, show
+
 __version__ = "0.1.0"
+
+# A script that is listened to needs no widget, and a notebook no command line: each part is
+# imported when it is first asked for.
+_LATER = {
+    "AutogradGraph": "widget",
+    "Explanation": "explanation",
+    "Playground": "playground",
+    "check": "exercises",
+    "explain": "listening",
+    "load_ipython_extension": "ipython",
+    "predict": "exercises",
+    "save": "page",
+    "show": "widget",
+    "unload_ipython_extension": "ipython",
+}
+
+__all__ = [
+    "AutogradGraph",
+    "Edge",
+    "Explanation",
+    "Frame",
+    "Graph",
+    "Leaf",
+    "NoGraphError",
+    "Node",
+    "Playground",
+    "Recording",
+    "Root",
+    "Slot",
+    "check",
+    "explain",
+    "load_ipython_extension",
+    "predict",
+    "record",
+    "save",
+    "show",
+    "unload_ipython_extension",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -88,11 +89,25 @@ def tracing() -> Iterator[None]:
         line_log.switch(-1)
 
 
+def pause_tracing() -> Callable[[], None]:
+    """Hear no lines on this thread until the returned function is called.
+
+    While torch runs a backward pass there is no line to hear but those of hooks, and every
+    function that a hook calls would be traced. Another tracer goes on hearing them.
+    """
+    trace = sys.gettrace()
+    tracer = getattr(trace, "__self__", None)
+    if not isinstance(tracer, _Tracer):
+        return lambda: None
+    sys.settrace(tracer.before)
+    return lambda: sys.settrace(trace)
+
+
 class _Tracer:
     """Closes gaps at every line, call and return of the person's own frames."""
 
     def __init__(self, frame: FrameType) -> None:
-        self._before = sys.gettrace()
+        self.before = sys.gettrace()
         self._frames: list[tuple[FrameType, Any]] = []
         outer: FrameType | None = frame
         while outer is not None:
@@ -105,13 +120,17 @@ class _Tracer:
     def stop(self) -> None:
         """Put back what was there."""
         line_log.close_gap(own_frame(sys._getframe(1)))
-        sys.settrace(self._before)
+        sys.settrace(self.before)
         for frame, before in self._frames:
             frame.f_trace = before
+            # Up to Python 3.12 tracing leaves a copy of a function's variables in its frame, which
+            # would keep alive a tensor that the function deletes later.
+            if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+                frame.f_locals.clear()
         self._frames.clear()
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
-        before = self._before(frame, event, arg) if self._before is not None else None
+        before = self.before(frame, event, arg) if self.before is not None else None
         if not is_own(frame.f_code.co_filename):
             return before
         if line_log.is_behind():
@@ -143,11 +162,20 @@ def line_of(node: Any) -> Place | None:
     return None if made is None else made.place
 
 
+def line_of_number(number: int) -> Place | None:
+    """Return the line that made the Node with a sequence number; see `line_of`."""
+    made = made_by_number(number)
+    return None if made is None else made.place
+
+
 def made_by(node: Any) -> Made | None:
     """Return where a Node was made, None where that is not known."""
     number = number_of(node)
-    if number is None:
-        return None
+    return None if number is None else made_by_number(number)
+
+
+def made_by_number(number: int) -> Made | None:
+    """Return where the Node with a sequence number was made; see `made_by`."""
     if line_log.is_on() and line_log.is_behind():
         line_log.close_gap(sys._getframe(1))
     own, table = line_log.here.log, line_log.table

@@ -62,7 +62,7 @@ def is_own(filename: str) -> bool:
     (True, False, False)
     """
     if filename.startswith("<"):
-        return filename.startswith(("<ipython-input", "<stdin", "<string>", "<console"))
+        return filename.startswith(("<ipython-input", "<stdin", "<string>", "<console", "<doctest"))
     path = os.path.abspath(filename)
     if path.startswith(_HERE) or f"{os.sep}site-packages{os.sep}" in path:
         return False
@@ -85,6 +85,7 @@ def place_in(code: CodeType, line: int) -> Place:
     return place_at(code.co_filename, line, code.co_qualname)
 
 
+@functools.lru_cache(maxsize=4096)
 def place_at(filename: str, line: int, function: str) -> Place:
     """Return the place of a line, given the file name that its code object has."""
     label = file_label(filename)

@@ -17,31 +17,63 @@ from secondpass import saved, walk
 from secondpass.graph import Edge, Graph, Leaf, Node, Root
 from secondpass.memory import HeldBytes
 from secondpass.places import Place
-from secondpass.saved import Slot, short_type
-from secondpass.values import SeenGradient, value_text
+from secondpass.saved import Slot, short_type, type_name
+from secondpass.values import SeenGradient, Value, value_text
 
-LineOf = Callable[[Any], Place | None]
+_FINAL = (saved.FREED, saved.NONE)  # a slot in this state stays in it
+
+LineOf = Callable[[int], Place | None]
+"""Gives the line that made a Node, by the Node's sequence number."""
 
 
 class NoGraphError(ValueError):
     """A tensor has no graph behind it; the message says why and what to do."""
 
 
-@dataclass
+@dataclass(slots=True)
 class KnownNode:
-    """What a reader remembers of a Node: nothing of torch's."""
+    """What a reader remembers of a Node: nothing of torch's. It becomes a record when asked."""
 
-    record: Node
+    id: str
+    name: str
+    age: int
+    outputs: Sequence[tuple[torch.dtype, tuple[int, ...]] | None]
+    born_in: int | None
+    line_of: LineOf
     tag: weakref.ref[walk.Tag]
+    slots: tuple[Slot, ...] = ()
+
+    @property
+    def line(self) -> Place | None:
+        """The line that made it; looking it up takes longer than reading the Node."""
+        return self.line_of(self.age)
+
+    @property
+    def record(self) -> Node:
+        """The Node as a plain record."""
+        gives = (
+            "?" if one is None else short_type(type_name(one[0]), one[1]) for one in self.outputs
+        )
+        return Node(
+            self.id, self.name, self.slots, self.line, ", ".join(gives), self.born_in, self.age
+        )
 
 
-@dataclass
+@dataclass(slots=True)
 class KnownLeaf:
     """What a reader remembers of a leaf; the tensor itself is held weakly."""
 
-    record: Leaf
+    id: str
+    name: str
     tensor: weakref.ref[torch.Tensor]
+    value: Value
     grad: SeenGradient
+    type: str = ""
+
+    @property
+    def record(self) -> Leaf:
+        """The leaf as a plain record."""
+        return Leaf(self.id, self.name, self.type, str(self.value), self.grad.text or "None")
 
 
 @dataclass
@@ -53,19 +85,27 @@ class KnownRoot:
 
 
 @dataclass
+class Reading:
+    """The live Nodes of a graph that was just read, and their ids. Use it and drop it."""
+
+    found: walk.Walk
+    ids: dict[Any, str]
+
+
+@dataclass
 class GraphReader:
     """Reads graphs as they stand at a moment and remembers what was seen.
 
     Parameters
     ----------
     line_of : callable
-        Gives the line that made a torch Node, or None.
+        Gives the line that made a Node, by its sequence number, or None.
     """
 
-    line_of: LineOf = field(default=lambda node: None)
+    line_of: LineOf = field(default=lambda number: None)
     nodes: dict[str, KnownNode] = field(default_factory=dict)
     leaves: dict[str, KnownLeaf] = field(default_factory=dict)
-    edges: dict[str, Edge] = field(default_factory=dict)
+    edges: dict[tuple[str, str, int], int] = field(default_factory=dict)
     roots: list[KnownRoot] = field(default_factory=list)
     left_out: str = ""
     held: HeldBytes = field(default_factory=HeldBytes)
@@ -74,12 +114,12 @@ class GraphReader:
 
     def add_roots(
         self, tensors: Sequence[Any], names: Mapping[int, str], born_in: int | None = None
-    ) -> walk.Walk:
+    ) -> Reading:
         """Read the graph behind tensors and remember them as roots.
 
         Returns
         -------
-        Walk
+        Reading
             The live Nodes; drop it soon.
         """
         starts = [walk.gradient_node(tensor) for tensor in tensors]
@@ -91,7 +131,7 @@ class GraphReader:
 
     def read(
         self, starts: Iterable[Any], names: Mapping[int, str], born_in: int | None = None
-    ) -> walk.Walk:
+    ) -> Reading:
         """Read or re-read the graph behind some Nodes.
 
         Parameters
@@ -105,11 +145,13 @@ class GraphReader:
         self.left_out = self.left_out or found.left_out
         for accumulate in found.leaves:
             self._add_leaf(accumulate.variable, names)
-        for node in found.nodes:
-            self._add_node(node, born_in)
-        for node in found.nodes:
-            self._add_edges(node)
-        return found
+        ids = {node: self._add_node(node, born_in) for node in found.nodes}
+        for node, following in zip(found.nodes, found.following, strict=True):
+            for index, (source, output) in enumerate(following):
+                source_id = ids.get(source) or (None if source is None else self.id_of(source))
+                if source_id is not None:
+                    self.edges[source_id, ids[node], index] = output
+        return Reading(found, ids)
 
     def id_of(self, node: Any) -> str | None:
         """Return the id of a live Node or AccumulateGrad, None where it was not read."""
@@ -124,7 +166,9 @@ class GraphReader:
         # Python gives the number of a dead object to the next one.
         return key if key is not None and self.leaves[key].tensor() is tensor else None
 
-    def refresh(self, node: Any, freed_by: int | None = None) -> dict[str, Slot]:
+    def refresh(
+        self, node: Any, freed_by: int | None = None, *, see_changes: bool = True
+    ) -> dict[str, Slot]:
         """Read a known Node's slots again.
 
         Parameters
@@ -132,6 +176,8 @@ class GraphReader:
         node : torch.autograd.graph.Node
         freed_by : int, optional
             The call to name where a slot is found freed that was not before.
+        see_changes : bool
+            Look also whether a saved tensor was modified in place.
 
         Returns
         -------
@@ -141,9 +187,17 @@ class GraphReader:
         node_id = self.id_of(node)
         if node_id is None:
             return {}
-        known = self.nodes[node_id]
-        before = {slot.name: slot for slot in known.record.slots}
-        pairs = _merged(before, saved.read_slots_and_storages(node), freed_by)
+        return self.refresh_known(self.nodes[node_id], node, freed_by, see_changes=see_changes)
+
+    def refresh_known(
+        self, known: KnownNode, node: Any, freed_by: int | None = None, *, see_changes: bool = True
+    ) -> dict[str, Slot]:
+        """Read the slots of a Node again that was just looked up; see `refresh`."""
+        if all(slot.state in _FINAL for slot in known.slots):
+            return {}
+        before = {slot.name: slot for slot in known.slots}
+        read = saved.read_slots_and_storages(node, see_changes=see_changes)
+        pairs = _merged(before, read, freed_by)
         changed = {slot.name: slot for slot, _ in pairs if slot != before.get(slot.name)}
         if changed:
             self._set_slots(known, pairs)
@@ -169,14 +223,13 @@ class GraphReader:
         }
         return {key: changed for key, changed in gone.items() if changed}
 
-    def see_grad(self, leaf_id: str) -> str | None:
-        """Look at a leaf's ``.grad`` again and return its text, None where there is none."""
+    def see_grad(self, leaf_id: str, value: Value | None = None) -> SeenGradient:
+        """Look at a leaf's ``.grad`` again; its value need not be measured where it is given."""
         known = self.leaves[leaf_id]
         tensor = known.tensor()
         if tensor is not None and not known.grad.stands(tensor):
-            known.grad = SeenGradient.of(tensor)
-            known.record = replace(known.record, grad=known.grad.text or "None")
-        return known.grad.text
+            known.grad = SeenGradient(tensor, value)
+        return known.grad
 
     def graph(self) -> Graph:
         """Return what is known as records; leaves' values and ``.grad`` as they are now."""
@@ -184,11 +237,11 @@ class GraphReader:
             self.see_grad(key)
             tensor = known.tensor()
             if tensor is not None:
-                known.record = replace(known.record, value=value_text(tensor))
+                known.value = Value(tensor)
         return Graph(
             nodes=tuple(known.record for known in self.nodes.values()),
             leaves=tuple(known.record for known in self.leaves.values()),
-            edges=tuple(self.edges.values()),
+            edges=tuple(Edge(*ends, output) for ends, output in self.edges.items()),
             roots=tuple(known.record for known in self.roots),
             left_out=self.left_out,
         )
@@ -208,22 +261,21 @@ class GraphReader:
         """Note that those slots of a Node that are in one of some states are freed."""
         changed = {
             slot.name: replace(slot, state=saved.FREED, freed_by=call)
-            for slot in known.record.slots
+            for slot in known.slots
             if slot.state in states
         }
         if changed:
-            slots = [changed.get(slot.name, slot) for slot in known.record.slots]
+            slots = [changed.get(slot.name, slot) for slot in known.slots]
             self._set_slots(known, [(slot, None) for slot in slots])
         return changed
 
     def _set_slots(self, known: KnownNode, pairs: Sequence[tuple[Slot, int | None]]) -> None:
-        for slot in known.record.slots:
-            self.held.release(f"{known.record.id}.{slot.name}")
+        for slot in known.slots:
+            self.held.release(f"{known.id}.{slot.name}")
         for slot, storage in pairs:
-            if slot.state in (saved.HELD, saved.CHANGED, saved.PACKED) and slot.nbytes:
-                key = f"{known.record.id}.{slot.name}"
-                self.held.hold(key, storage=storage, nbytes=slot.nbytes)
-        known.record = replace(known.record, slots=tuple(slot for slot, _ in pairs))
+            if slot.nbytes and slot.state in (saved.HELD, saved.CHANGED, saved.PACKED):
+                self.held.hold(f"{known.id}.{slot.name}", storage=storage, nbytes=slot.nbytes)
+        known.slots = tuple(slot for slot, _ in pairs)
 
     def _add_root(self, tensor: Any, names: Mapping[int, str]) -> None:
         source = self.id_of(walk.gradient_node(tensor))
@@ -242,41 +294,31 @@ class GraphReader:
         if key is None:
             key = f"l{len(self.leaves)}"
             name = names.get(id(tensor), f"leaf {len(self.leaves) + 1}")
-            grad = SeenGradient.of(tensor)
-            record = Leaf(key, name, _type(tensor), value_text(tensor), grad.text or "None")
-            self.leaves[key] = KnownLeaf(record, weakref.ref(tensor), grad)
+            known = KnownLeaf(
+                key, name, weakref.ref(tensor), Value(tensor), SeenGradient(tensor), _type(tensor)
+            )
+            self.leaves[key] = known
             self._leaf_ids[id(tensor)] = key
 
-    def _add_node(self, node: Any, born_in: int | None) -> None:
+    def _add_node(self, node: Any, born_in: int | None) -> str:
         tag = walk.tag_of(node)
-        if tag is None:  # behind the depth limit: shown by the sentence about the rest
-            return
-        if tag.number in self._ids:
+        assert tag is not None, "a walk tags every Node that it returns"
+        known_id = self._ids.get(tag.number)
+        if known_id is not None:
             self.refresh(node)
-            return
-        pairs = saved.read_slots_and_storages(node)
-        record = Node(
-            id=f"n{len(self.nodes)}",
-            name=str(node.name()),
-            slots=(),
-            line=self.line_of(node),
-            gives=_gives(node),
-            born_in=born_in,
-            age=walk.age(node),
+            return known_id
+        node_id = self._ids[tag.number] = f"n{len(self.nodes)}"
+        known = self.nodes[node_id] = KnownNode(
+            node_id,
+            str(node.name()),
+            walk.age(node),
+            _outputs(node),
+            born_in,
+            self.line_of,
+            weakref.ref(tag),
         )
-        known = self.nodes[record.id] = KnownNode(record, weakref.ref(tag))
-        self._set_slots(known, pairs)
-        self._ids[tag.number] = record.id
-
-    def _add_edges(self, node: Any) -> None:
-        target = self.id_of(node)
-        if target is None:
-            return
-        for index, (following, output) in enumerate(node.next_functions):
-            source = None if following is None else self.id_of(following)
-            if source is not None:
-                edge = Edge(source, target, index, output)
-                self.edges[edge.id] = edge
+        self._set_slots(known, saved.read_slots_and_storages(node))
+        return node_id
 
 
 def read_graph(
@@ -294,7 +336,7 @@ def read_graph(
     names : mapping from id(tensor) to str, optional
         The person's own names of leaves and roots.
     line_of : callable, optional
-        Gives the line that made a torch Node, where it is known.
+        Gives the line that made a Node, by its sequence number, where it is known.
 
     Returns
     -------
@@ -318,7 +360,7 @@ def read_graph(
        └─ x = 2  leaf f32[1], grad None
     """
     check_roots(tensors)
-    reader = GraphReader(line_of or (lambda node: None))
+    reader = GraphReader(line_of or (lambda number: None))
     reader.add_roots(tensors, names or {})
     return reader.graph()
 
@@ -346,7 +388,7 @@ def _why_no_graph(tensor: torch.Tensor) -> str:
         )
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return (
-            what + f"{str(tensor.dtype).removeprefix('torch.')} has no gradient; only floating "
+            what + f"{type_name(tensor.dtype)} has no gradient; only floating "
             "point and complex tensors do. Give the floating point result it was made for."
         )
     if tensor.is_inference():
@@ -390,20 +432,17 @@ def _is_part(name: str, whole: str) -> bool:
 
 
 def _type(tensor: torch.Tensor) -> str:
-    return short_type(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+    return short_type(type_name(tensor.dtype), tuple(tensor.shape))
 
 
-def _gives(node: Any) -> str:
+def _outputs(node: Any) -> Sequence[tuple[torch.dtype, tuple[int, ...]] | None]:
     """Return type and shape of a Node's outputs, from metadata: no tensor is touched."""
-    outputs = getattr(node, "_input_metadata", None) or ()
-    texts = []
-    for output in outputs:
-        try:
-            name = str(output.dtype).removeprefix("torch.")
-            texts.append(short_type(name, tuple(output.shape)))
-        except (RuntimeError, TypeError, ValueError):  # nested tensors have no plain shape
-            texts.append("?")
-    return ", ".join(texts)
+    try:
+        return [(one.dtype, tuple(one.shape)) for one in node._input_metadata]
+    except AttributeError:  # C++ custom functions have none
+        return ()
+    except (RuntimeError, TypeError, ValueError):  # nested tensors have no plain shape
+        return (None,)
 
 
 def _weak(thing: Any) -> weakref.ref[Any]:

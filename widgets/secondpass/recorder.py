@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from secondpass import names, saved, walk
+from secondpass import lines, names, saved, walk
 from secondpass.calls import Call, listen
+from secondpass.events import Event, ForwardRan, Noted, slot_states
 from secondpass.frames import CallRecord, Frame, SlotState, listed
 from secondpass.graph import Node
 from secondpass.hooks import WatchedCall
-from secondpass.places import Place
 from secondpass.reader import GraphReader, LineOf
 from secondpass.saved import Slot, bytes_text
 from secondpass.values import value_text
@@ -30,31 +30,42 @@ class Recorder:
     Parameters
     ----------
     line_of : callable
-        Gives the line that made a torch Node, or None.
+        Gives the line that made a Node, by its sequence number, or None.
     follow_all : bool
         Record every call, or only those that run through a Node read before.
     """
 
     def __init__(self, line_of: LineOf, *, follow_all: bool) -> None:
         self.reader = GraphReader(line_of)
-        self.frames: list[Frame] = []
+        self.events: list[Event] = []
         self.calls: list[CallRecord] = []
         self.start_slots: dict[str, SlotState] = {}
         self.start_grads: dict[str, str | None] = {}
         self.start_held = 0
         self.left_out = ""
-        self.told: Callable[[], None] = lambda: None  # called when frames were added
+        self.told: Callable[[], None] = _nothing  # called when frames were added
         self._follow_all = follow_all
         self._watched: dict[int, WatchedCall] = {}  # by Call.key
+        self._frames: list[Frame] = []
+        self._written = 0  # how many events have become frames
+        self._resume: dict[int, Callable[[], None]] = {}  # by Call.key
         self._lock = threading.RLock()
-        self._stop: Callable[[], None] = lambda: None
+        self._stop: Callable[[], None] = _nothing
+
+    @property
+    def frames(self) -> list[Frame]:
+        """The frames so far; they are written now, not while a call runs."""
+        for event in self.events[self._written :]:
+            self._frames += event.frames()
+        self._written = len(self.events)
+        return self._frames
 
     def add_graph(self, tensors: Sequence[Any], known: Mapping[int, str]) -> None:
         """Read a graph that stands before anything is recorded: it is what step 0 shows."""
         self.reader.add_roots(tensors, known)
         self._see_leaves()
         for key, node in self.reader.nodes.items():
-            self.start_slots |= _states(key, node.record.slots)
+            self.start_slots |= slot_states(key, node.slots)
         self.start_held = self.reader.held.total
 
     def listen(self) -> None:
@@ -70,6 +81,7 @@ class Recorder:
 
     def begin(self, call: Call) -> None:
         """Read the call's graph, note what changed since the last one, hang the hooks in."""
+        self._resume[call.key] = lines.pause_tracing()
         with self._lock:
             if self.left_out:
                 return
@@ -90,7 +102,7 @@ class Recorder:
             self.catch_up()
             number = len(self.calls) + 1
             known_before = set(self.reader.nodes)
-            found = self.reader.add_roots(roots, names.names_now())
+            reading = self.reader.add_roots(roots, names.names_now())
             self._add_forward(set(self.reader.nodes) - known_before)
             self._see_leaves()
             self.calls.append(
@@ -103,12 +115,13 @@ class Recorder:
                     None if parent is None else parent.number,
                 )
             )
-            watched = WatchedCall(call, number, self.reader, found, self._add)
+            watched = WatchedCall(call, number, self.reader, reading, self._add)
             self._watched[call.key] = watched
             self._add_call(call, watched)
 
     def end(self, call: Call) -> None:
         """Take the hooks away and note how the call ended."""
+        self._resume.pop(call.key, _nothing)()
         with self._lock:
             watched = self._watched.pop(call.key, None)
             if watched is None:
@@ -126,25 +139,25 @@ class Recorder:
     def catch_up(self) -> None:
         """Note what changed outside calls: ``.grad`` reset or edited, saved tensors written."""
         with self._lock:
-            count = len(self.frames)
+            count = len(self.events)
             for key, known in self.reader.leaves.items():
                 leaf = known.tensor()
                 if leaf is not None and not known.grad.stands(leaf):
                     self._add_grad_change(key, leaf)
             self._add_gone()
             self._add_writes()
-            if len(self.frames) > count:
+            if len(self.events) > count:
                 self.told()
 
     def _add_grad_change(self, key: str, leaf: torch.Tensor) -> None:
         before = self.reader.leaves[key].grad.text
-        after = self.reader.see_grad(key)
+        after = self.reader.see_grad(key).text
         if before == after:  # another tensor of the same value, such as zeros anew
             return
-        name = self.reader.leaves[key].record.name
+        name = self.reader.leaves[key].name
         reset = leaf.grad is None or not bool(leaf.grad.detach().any())
         what = "was reset" if reset else "was changed outside the recorded calls"
-        self._add(
+        self._note(
             Frame(
                 "zero" if reset else "write",
                 f"{name}.grad {what}: {before} → {after}",
@@ -160,10 +173,10 @@ class Recorder:
         if gone:
             states: dict[str, SlotState] = {}
             for node_id, changed in gone.items():
-                states |= _states(node_id, changed.values())
+                states |= slot_states(node_id, list(changed.values()))
             titles = [self.reader.nodes[node_id].record.title for node_id in gone]
             text = f"Nothing refers to {listed(titles)} any more: gone, with the saved tensors."
-            self._add(Frame("write", text, slots=states))
+            self._note(Frame("write", text, slots=states))
 
     def _add_writes(self) -> None:
         """Add a frame for each Node of which a saved tensor was changed in place."""
@@ -172,13 +185,13 @@ class Recorder:
             written = [slot.name for slot in changed.values() if slot.state == saved.CHANGED]
             node_id = self.reader.id_of(node)
             if written and node_id is not None:
-                record = self.reader.nodes[node_id].record
+                title = self.reader.nodes[node_id].record.title
                 text = (
-                    f"{listed(written)}, saved by {record.title}, was changed in place: a backward "
+                    f"{listed(written)}, saved by {title}, was changed in place: a backward "
                     "pass that needs it will stop there."
                 )
-                states = _states(node_id, changed.values())
-                self._add(Frame("write", text, node=node_id, slots=states))
+                states = slot_states(node_id, list(changed.values()))
+                self._note(Frame("write", text, node=node_id, slots=states))
 
     def _living_starts(self) -> list[Any]:
         living = [known.tensor() for known in self.reader.roots]
@@ -194,27 +207,11 @@ class Recorder:
             self.start_grads.setdefault(key, known.grad.text)
 
     def _add_forward(self, new: set[str]) -> None:
-        """Add a ``forward`` frame for each line that made Nodes, in the order in which they ran."""
-        runs: list[list[Node]] = []
-        for key in reversed([key for key in self.reader.nodes if key in new]):
-            node = self.reader.nodes[key].record
-            if runs and runs[-1][0].line == node.line:
-                runs[-1].append(node)
-            else:
-                runs.append([node])
-        for run in runs:
-            states: dict[str, SlotState] = {}
-            for node in run:
-                states |= _states(node.id, node.slots)
-            frame = Frame(
-                "forward",
-                _forward_text(run),
-                node=run[-1].id,
-                line=run[0].line,
-                slots=states,
-                born=tuple(node.id for node in run),
-            )
-            self._add(frame)
+        """Note which Nodes the forward pass has made, in the order in which they were made."""
+        made = [known for key, known in self.reader.nodes.items() if key in new]
+        if made:
+            made.reverse()  # engine order is youngest first
+            self._add(ForwardRan(made, [known.slots for known in made]))
 
     def _add_call(self, call: Call, watched: WatchedCall) -> None:
         entering: dict[str, str] = {}
@@ -229,7 +226,7 @@ class Recorder:
         record = self.calls[-1]
         inside = "" if record.inside is None else f" inside call {record.inside}"
         what = f": the gradient {listed(enters)}" if enters else ""
-        self._add(
+        self._note(
             Frame(
                 "call",
                 f"Call {watched.number} begins{inside}{what}.",
@@ -260,7 +257,7 @@ class Recorder:
         if call.kind == "grad":
             given = f" and returns {listed([value_text(one) for one in call.results])}"
         made = f" It made {len(born)} new Nodes." if born else ""
-        self._add(
+        self._note(
             Frame(
                 "return",
                 f"Call {watched.number} ends{given}. {what}{made}",
@@ -270,7 +267,7 @@ class Recorder:
                 slots={
                     f"{key}.{slot.name}": (slot.state, slot.freed_by)
                     for key in born
-                    for slot in self.reader.nodes[key].record.slots
+                    for slot in self.reader.nodes[key].slots
                 },
                 born=born,
             )
@@ -290,7 +287,7 @@ class Recorder:
                 leaf = known.tensor()
                 if leaf is not None and leaf.grad is not None:
                     made.append(leaf.grad)
-                    labels[id(leaf.grad)] = f"{known.record.name}.grad"
+                    labels[id(leaf.grad)] = f"{known.name}.grad"
         made = [one for one in made if one.grad_fn is not None]
         self.reader.add_roots(made, labels, born_in=watched.number)
         self._see_leaves()
@@ -299,7 +296,7 @@ class Recorder:
     def _add_stop(self, call: Call, watched: WatchedCall) -> None:
         self.calls[watched.number - 1] = replace(self.calls[watched.number - 1], failed=True)
         node = self.reader.nodes[watched.started[-1]].record if watched.started else None
-        self._add(
+        self._note(
             Frame(
                 "stop",
                 self._stop_text(call, watched, node),
@@ -332,9 +329,13 @@ class Recorder:
         place = self.calls[slot.freed_by - 1].place
         return f" by call {slot.freed_by}" + ("" if place is None else f" (line {place.line})")
 
-    def _add(self, frame: Frame) -> None:
-        if len(self.frames) < FRAME_LIMIT:
-            self.frames.append(replace(frame, held=self.reader.held.total))
+    def _note(self, frame: Frame) -> None:
+        self._add(Noted(frame))
+
+    def _add(self, event: Event) -> None:
+        if len(self.events) < FRAME_LIMIT:
+            event.held = self.reader.held.total
+            self.events.append(event)
         else:
             self.left_out = (
                 f"The recording is full ({FRAME_LIMIT:,} frames): what came later is not in it."
@@ -358,8 +359,8 @@ class _Ear:
             recorder.end(call)
 
 
-def _states(node_id: str, slots: Any) -> dict[str, SlotState]:
-    return {f"{node_id}.{slot.name}": (slot.state, slot.freed_by) for slot in slots}
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _tensors(slot_names: list[str]) -> str:
@@ -368,13 +369,3 @@ def _tensors(slot_names: list[str]) -> str:
         if len(slot_names) == 1
         else f"tensors {listed(slot_names)} were"
     )
-
-
-def _forward_text(run: Sequence[Node]) -> str:
-    made = listed([node.title for node in run])
-    kept = [slot.name for node in run for slot in node.slots if slot.state != saved.NONE]
-    saves = f"saves {listed(kept)}" if kept else "saves nothing"
-    line: Place | None = run[0].line
-    if line is None:
-        return f"The forward pass made {made}, which {saves}."
-    return f"Line {line.line} ran: it made {made}, which {saves}."

@@ -52,7 +52,7 @@ class Recording:
 
     def __repr__(self) -> str:
         """Return a line that says how much was recorded."""
-        return f"Recording({len(self.calls)} calls, {len(self._recorder.frames)} frames)"
+        return f"Recording({len(self.calls)} calls, {len(self._recorder.events)} frames)"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         # The widget needs ipywidgets, a recording does not: a script can record without it.
@@ -86,7 +86,7 @@ def record() -> Iterator[Recording]:
     >>> [frame.text for frame in recording.frames if frame.kind == "accumulate"]
     ['Call 1: x.grad = 4']
     """
-    recorder = Recorder(lines.line_of, follow_all=True)
+    recorder = Recorder(lines.line_of_number, follow_all=True)
     recorder.listen()
     try:
         with lines.tracing():
@@ -105,7 +105,7 @@ def follow(tensors: Sequence[torch.Tensor]) -> Recording:
         As `read_graph`.
     """
     check_roots(tensors)
-    recorder = Recorder(lines.line_of, follow_all=False)
+    recorder = Recorder(lines.line_of_number, follow_all=False)
     recorder.add_graph(tensors, names.names_now(sys._getframe(1)))
     recorder.listen()
     return Recording(recorder)

@@ -84,15 +84,18 @@ def read_slots(node: Any) -> tuple[Slot, ...]:
     return tuple(slot for slot, _ in read_slots_and_storages(node))
 
 
-def read_slots_and_storages(node: Any) -> list[tuple[Slot, int | None]]:
+def read_slots_and_storages(
+    node: Any, *, see_changes: bool = True
+) -> list[tuple[Slot, int | None]]:
     """Read the slots of a Node, each with the identity of the storage it keeps alive.
 
     The number is ``untyped_storage()._cdata``: two slots with one number share their bytes.
+    Without ``see_changes`` a tensor modified in place counts as held, which is faster to say.
     """
     names = _raw_names(node.__class__)
     if not names and _shows_nothing(node):
         return [(Slot("saved tensors", None, None, None, UNKNOWN), None)]
-    return [pair for raw in names for pair in _read(node, raw)]
+    return [pair for raw in names for pair in _read(node, raw, see_changes)]
 
 
 def is_freed(node: Any) -> bool:
@@ -136,6 +139,12 @@ def short_type(dtype: str | None, shape: tuple[int, ...]) -> str:
     return f"{name}[{'×'.join(map(str, shape))}]" if shape else name
 
 
+@functools.cache
+def type_name(dtype: torch.dtype) -> str:
+    """Return ``float32`` for ``torch.float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
 def bytes_text(nbytes: int) -> str:
     """Return a number of bytes for people.
 
@@ -163,7 +172,7 @@ def _shows_nothing(node: Any) -> bool:
     return name.endswith("CopySlices") or "CppNode" in name
 
 
-def _read(node: Any, raw: str) -> Iterator[tuple[Slot, int | None]]:
+def _read(node: Any, raw: str, see_changes: bool) -> Iterator[tuple[Slot, int | None]]:
     name = raw.removeprefix(_RAW)
     try:
         content = getattr(node, raw)
@@ -173,7 +182,7 @@ def _read(node: Any, raw: str) -> Iterator[tuple[Slot, int | None]]:
     several = type(content) is tuple
     places = content if several else (content,)
     hooked = any(place.unpack_hook is not None for place in places)
-    changed = not hooked and _was_changed(node, name)
+    changed = see_changes and not hooked and _was_changed(node, name)
     for index, place in enumerate(places):
         yield _read_one(f"{name}[{index}]" if several else name, place, changed)
 
@@ -183,7 +192,7 @@ def _read_one(name: str, place: Any, changed: bool) -> tuple[Slot, int | None]:
     data = place.data
     if place.unpack_hook is not None:
         # The packed object is the hooks' own affair: a file name, a checkpoint's marker …
-        return Slot(name, *_facts(data), PACKED), None
+        return Slot(name, *_facts(data)[:3], PACKED), None
     if data is None:
         try:
             place.unpack()
@@ -192,7 +201,8 @@ def _read_one(name: str, place: Any, changed: bool) -> tuple[Slot, int | None]:
                 raise
             return Slot(name, None, None, None, FREED), None
         return Slot(name, None, None, None, NONE), None
-    return Slot(name, *_facts(data), CHANGED if changed else HELD), _storage(data)
+    shape, dtype, nbytes, storage = _facts(data)
+    return Slot(name, shape, dtype, nbytes, CHANGED if changed else HELD), storage
 
 
 def _was_changed(node: Any, name: str) -> bool:
@@ -205,21 +215,15 @@ def _was_changed(node: Any, name: str) -> bool:
     return False
 
 
-def _facts(data: Any) -> tuple[tuple[int, ...] | None, str | None, int | None]:
+def _facts(
+    data: Any,
+) -> tuple[tuple[int, ...] | None, str | None, int | None, int | None]:
+    """Return shape, dtype, bytes and identity of the storage, as far as they can be had."""
     if not isinstance(data, torch.Tensor):
-        return None, None, None
-    return tuple(data.shape), str(data.dtype).removeprefix("torch."), _nbytes(data)
-
-
-def _nbytes(data: torch.Tensor) -> int | None:
+        return None, None, None, None
+    shape, dtype = tuple(data.shape), type_name(data.dtype)
     try:
-        return int(data.untyped_storage().nbytes())
-    except (RuntimeError, NotImplementedError):  # sparse, mkldnn, meta-like subclasses
-        return None
-
-
-def _storage(data: torch.Tensor) -> int | None:
-    try:
-        return int(data.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):
-        return None
+        storage = data.untyped_storage()
+        return shape, dtype, int(storage.nbytes()), int(storage._cdata)
+    except (RuntimeError, NotImplementedError):  # sparse, mkldnn, subclasses
+        return shape, dtype, None, None

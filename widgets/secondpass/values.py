@@ -2,37 +2,93 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from secondpass.saved import short_type
+from secondpass.saved import short_type, type_name
 
 SHOWN_WHOLE = 6
 """A tensor of up to this many numbers is shown whole."""
 
 
-def value_text(value: torch.Tensor | None) -> str:
-    """Return a tensor's value as short text; it neither tracks nor keeps the tensor.
+class Value:
+    """A tensor's value as it was at one moment: measured at once, written as text when asked.
+
+    It neither tracks nor keeps the tensor.
 
     Examples
     --------
     >>> import torch
-    >>> value_text(torch.tensor([4.0])), value_text(torch.tensor([[1.0, 2.5]])), value_text(None)
-    ('4', '[[1, 2.5]]', 'None')
-    >>> value_text(torch.tensor([3.0, 4.0, 0.0, 0.0]).repeat(2))
+    >>> str(Value(torch.tensor([4.0]))), str(Value(torch.tensor([[1.0, 2.5]])))
+    ('4', '[[1, 2.5]]')
+    >>> str(Value(torch.tensor([3.0, 4.0, 0.0, 0.0]).repeat(2)))
     'f32[8] norm 7.071, 50 % zeros'
     """
-    if value is None:
-        return "None"
-    kind = short_type(str(value.dtype).removeprefix("torch."), tuple(value.shape))
-    try:
-        with torch.no_grad():
-            return _small(value) if value.numel() <= SHOWN_WHOLE else f"{kind} {_summary(value)}"
-    except (RuntimeError, NotImplementedError, TypeError):  # meta, fake, sparse, subclasses
-        return kind
+
+    __slots__ = ("_dtype", "_norm", "_numbers", "_shape", "_shares")
+
+    def __init__(self, value: torch.Tensor) -> None:
+        self._dtype, self._shape = value.dtype, value.shape
+        self._numbers: Any = None
+        self._norm: float | None = None
+        self._shares: tuple[float, float, float] | None = None
+        try:
+            # Under create_graph the gradients have graphs of their own.
+            with contextlib.nullcontext() if not torch.is_grad_enabled() else torch.no_grad():
+                self._measure(value)
+        except (RuntimeError, NotImplementedError, TypeError):  # meta, fake, sparse, subclasses
+            pass
+
+    def _measure(self, value: torch.Tensor) -> None:
+        size = value.numel()
+        if size <= SHOWN_WHOLE:
+            self._numbers = value.tolist()
+            return
+        if not (value.is_floating_point() or value.is_complex()):
+            value = value.to(torch.float32)
+        norm = torch.linalg.vector_norm(value).item()
+        zeros = size - int(torch.count_nonzero(value).item())
+        nan = inf = 0
+        if not math.isfinite(norm):
+            nan, inf = int(value.isnan().sum().item()), int(value.isinf().sum().item())
+        self._norm, self._shares = norm, (zeros / size, nan / size, inf / size)
+
+    def seen_as(self, view: torch.Tensor) -> Value:
+        """Return the value of a tensor that has the same numbers in another shape."""
+        if view.shape == self._shape:
+            return self
+        if self._norm is None:
+            return Value(view)
+        value = object.__new__(Value)
+        value._dtype, value._shape, value._numbers = view.dtype, view.shape, None
+        value._norm, value._shares = self._norm, self._shares
+        return value
+
+    def __str__(self) -> str:
+        """Return the value as short text; only type and shape where it could not be read."""
+        if self._numbers is not None:
+            # [4.] and [[4.]] read as 4: the shape stands elsewhere.
+            numbers = self._numbers
+            while isinstance(numbers, list) and len(numbers) == 1:
+                (numbers,) = numbers
+            return _nested(numbers if self._shape.numel() == 1 else self._numbers)
+        kind = short_type(type_name(self._dtype), tuple(self._shape))
+        if self._norm is None or self._shares is None:
+            return kind
+        parts = [f"norm {number_text(self._norm)}"]
+        for label, share in zip(("zeros", "NaN", "inf"), self._shares, strict=True):
+            if share:
+                parts.append(f"{max(1, round(100 * share))} % {label}")
+        return f"{kind} {', '.join(parts)}"
+
+
+def value_text(value: torch.Tensor | None) -> str:
+    """Return a tensor's value as short text; see `Value`."""
+    return "None" if value is None else str(Value(value))
 
 
 def number_text(number: complex) -> str:
@@ -50,27 +106,27 @@ def number_text(number: complex) -> str:
     return f"{number:.4g}" if math.isfinite(number) else str(number)
 
 
-@dataclass(frozen=True)
 class SeenGradient:
     """A leaf's ``.grad`` as it was last seen; the tensor is held weakly.
 
     Attributes
     ----------
-    text : str or None
-        Its value; None where there was no ``.grad``.
+    value : Value or None
+        None where there was no ``.grad``.
     """
 
-    text: str | None = None
-    _tensor: weakref.ref[torch.Tensor] | None = None
-    _version: int = 0
+    __slots__ = ("_tensor", "_version", "value")
 
-    @classmethod
-    def of(cls, leaf: torch.Tensor) -> SeenGradient:
-        """See the ``.grad`` of a leaf as it is now."""
+    def __init__(self, leaf: torch.Tensor, value: Value | None = None) -> None:
         grad = leaf.grad
-        if grad is None:
-            return cls()
-        return cls(value_text(grad), weakref.ref(grad), grad._version)
+        self.value = None if grad is None else value or Value(grad)
+        self._tensor = None if grad is None else weakref.ref(grad)
+        self._version = None if grad is None else grad._version
+
+    @property
+    def text(self) -> str | None:
+        """The value as text, None where there was no ``.grad``."""
+        return None if self.value is None else str(self.value)
 
     def stands(self, leaf: torch.Tensor) -> bool:
         """Say whether the leaf's ``.grad`` is still the one seen, unchanged."""
@@ -80,28 +136,7 @@ class SeenGradient:
         return self._tensor() is grad and self._version == grad._version
 
 
-def _small(value: torch.Tensor) -> str:
-    if value.numel() == 1:  # [4.] and [[4.]] read as 4: the shape stands elsewhere
-        return number_text(value.detach().item())
-    return _nested(value.detach().tolist())
-
-
-def _nested(numbers: object) -> str:
+def _nested(numbers: Any) -> str:
     if isinstance(numbers, list):
         return f"[{', '.join(map(_nested, numbers))}]"
-    return number_text(numbers)  # type: ignore[arg-type]
-
-
-def _summary(value: torch.Tensor) -> str:
-    flat = value.detach()
-    number = flat if flat.is_floating_point() or flat.is_complex() else flat.to(torch.float32)
-    parts = [f"norm {number_text(torch.linalg.vector_norm(number).item())}"]
-    for label, count in (
-        ("zeros", (flat == 0).sum()),
-        ("NaN", number.isnan().sum()),
-        ("inf", number.isinf().sum()),
-    ):
-        share = count.item() / flat.numel()
-        if share:
-            parts.append(f"{max(1, round(100 * share))} % {label}")
-    return ", ".join(parts)
+    return number_text(numbers)

@@ -60,12 +60,15 @@ class Walk:
         Without the AccumulateGrad Nodes.
     leaves : list of torch.autograd.graph.Node
         The AccumulateGrad Nodes, in the order met.
+    following : list of tuple
+        The ``next_functions`` of each of `nodes`.
     left_out : str
         A sentence about what was not looked at.
     """
 
     nodes: list[Any]
     leaves: list[Any]
+    following: list[Any]
     left_out: str = ""
 
 
@@ -96,7 +99,7 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
     heap: list[tuple[int, int, Any]] = []
     depth: dict[Any, int] = {}
     order = itertools.count()
-    found = Walk([], [])
+    found = Walk([], [], [])
 
     def meet(node: Any, at: int) -> None:
         if node in depth:
@@ -113,7 +116,6 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
     for root in roots:
         if root is not None:
             meet(root, 1)
-    expanded: list[tuple[Any, Tag]] = []
     while heap:
         node = heapq.heappop(heap)[2]
         if len(found.nodes) >= node_limit:
@@ -124,12 +126,13 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
                 f"Only {DEPTH_LIMIT:,} Nodes in a row were read; the graph goes on behind them."
             )
             continue
+        following = node.next_functions
         found.nodes.append(node)
-        expanded.append((node, _tag(node)))
-        for following, _ in node.next_functions:
-            if following is not None:
-                meet(following, depth[node] + 1)
-    _note_depth(expanded)
+        found.following.append(following)
+        for one, _ in following:
+            if one is not None:
+                meet(one, depth[node] + 1)
+    _note_depth(found)
     return found
 
 
@@ -151,17 +154,23 @@ def _tag(node: Any) -> Tag:
     return tag
 
 
-def _note_depth(expanded: list[tuple[Any, Tag]]) -> None:
+def _note_depth(found: Walk) -> None:
     """Write into each tag how many looked-at Nodes lie in a row below it."""
-    for node, tag in reversed(expanded):
-        below = 0
-        for following, _ in node.next_functions:
-            if following is not None and not is_accumulate(following):
-                known = tag_of(following)
-                below = max(below, known.depth if known is not None else 1)
-        tag.depth = below + 1
+    depths: dict[Any, int] = {}
+    for node, following in zip(reversed(found.nodes), reversed(found.following), strict=True):
+        below = max((depths.get(one) or _known_depth(one) for one, _ in following), default=0)
+        tag = _tag(node)
+        tag.depth = depths[node] = below + 1
         if tag.depth > LOOKED_AT_LIMIT:
             _too_deep.add(tag)
+
+
+def _known_depth(node: Any) -> int:
+    """Return what earlier walks found below a Node that this one did not reach into."""
+    if node is None or is_accumulate(node):
+        return 0
+    tag = tag_of(node)
+    return 1 if tag is None else tag.depth
 
 
 def gradient_node(tensor: Any) -> Any:
