@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from secondpass.explanation import Explanation
     from secondpass.ipython import load_ipython_extension, unload_ipython_extension
     from secondpass.listening import explain
+    from secondpass.live import show
     from secondpass.page import save
     from secondpass.playground import Playground
-    from secondpass.widget import AutogradGraph, show
+    from secondpass.widget import AutogradGraph
 
 __version__ = "0.1.0"
 
@@ -37,7 +38,7 @@ _LATER = {
     "load_ipython_extension": "ipython",
     "predict": "exercises",
     "save": "page",
-    "show": "widget",
+    "show": "live",
     "unload_ipython_extension": "ipython",
 }
 

@@ -91,6 +91,9 @@ class Recorder:
                     "not recorded."
                 )
                 return
+            if not self._follow_all and not self._is_alive():
+                self.stop()  # no call can run through a graph that is gone
+                return
             parent = None if call.parent is None else self._watched.get(call.parent.key)
             if parent is not None:
                 parent.settle()
@@ -198,6 +201,9 @@ class Recorder:
         return [walk.gradient_node(root) for root in living if root is not None]
 
     # ---- at the beginning of a call
+
+    def _is_alive(self) -> bool:
+        return any(known.tag() is not None for known in self.reader.nodes.values())
 
     def _is_known(self, starts: Sequence[Any]) -> bool:
         return any(self.reader.id_of(node) is not None for node in walk.walk(starts).nodes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -49,6 +49,10 @@ class Recording:
         """The graph as it stands now."""
         self._recorder.catch_up()
         return self._recorder.reader.graph_now()
+
+    def tell(self, listener: Callable[[int], None]) -> None:
+        """Call a function with the number of frames whenever some were added."""
+        self._recorder.told = lambda: listener(len(self._recorder.events))
 
     def __repr__(self) -> str:
         """Return a line that says how much was recorded."""

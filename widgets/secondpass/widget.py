@@ -7,7 +7,7 @@ import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import anywidget
 import traitlets
@@ -42,7 +42,7 @@ class Recorded(Protocol):
         """Return the recording as plain JSON."""
 
 
-class AutogradGraph(anywidget.AnyWidget):  # type: ignore[misc]
+class AutogradGraph(anywidget.AnyWidget):
     """The autograd graph with its saved tensors, and a player for what backward calls did to it.
 
     Parameters
@@ -96,11 +96,16 @@ class AutogradGraph(anywidget.AnyWidget):  # type: ignore[misc]
         """The frame that the position stands after; None at step 0."""
         return self._of.frames[self.step - 1] if self.step else None
 
+    @property
+    def shown(self) -> int:
+        """How many frames the browser has been sent."""
+        return len(self._recording.get("frames", ()))
+
     def update(self) -> None:
         """Show what was recorded since; the position jumps to the end of it."""
-        data = complete(self._of.to_dict())  # type: ignore[arg-type]
+        data = complete(cast(RecordingData, self._of.to_dict()))
         with self.hold_sync():
-            self._recording = data
+            self._recording = dict(data)
             self._lay_out()
             self.step = len(data["frames"])
 
@@ -108,7 +113,7 @@ class AutogradGraph(anywidget.AnyWidget):  # type: ignore[misc]
         """Lay out again, but only where what is drawn differs from what is laid out."""
         data = self._data
         stops = [frame["node"] for frame in data["frames"] if frame["kind"] == "stop"]
-        parts = [data[key] for key in ("nodes", "leaves", "roots", "edges")]  # type: ignore[literal-required]
+        parts = [data["nodes"], data["leaves"], data["roots"], data["edges"]]
         drawn = json.dumps([parts, stops, self._open])
         if drawn == self._drawn:
             return
@@ -119,7 +124,7 @@ class AutogradGraph(anywidget.AnyWidget):  # type: ignore[misc]
 
     @property
     def _data(self) -> RecordingData:
-        return self._recording  # type: ignore[no-any-return]
+        return cast(RecordingData, self._recording)
 
     @traitlets.validate("step")
     def _within(self, proposal: Any) -> int:
@@ -159,6 +164,8 @@ class AutogradGraph(anywidget.AnyWidget):  # type: ignore[misc]
         )
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
+        if len(self._of.frames) != self.shown:  # something changed since the last call
+            self.update()
         bundle = super()._repr_mimebundle_(**options)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         return data | {"text/html": self.image(), "text/plain": str(self.graph)}, metadata
