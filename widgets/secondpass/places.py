@@ -94,6 +94,12 @@ def place_at(filename: str, line: int, function: str) -> Place:
     return Place(label, line, linecache.getline(filename, line).strip(), function)
 
 
+def set_source(filename: str, text: str) -> None:
+    """Make the text of code that lies in no file known to tracebacks and to places."""
+    linecache.cache[filename] = len(text), None, text.splitlines(keepends=True), filename
+    place_at.cache_clear()
+
+
 def source_lines(label: str) -> list[str]:
     """Return the lines of a file or cell, by the name that its places have; empty if not had."""
     lines = linecache.getlines(_filenames.get(label, label))

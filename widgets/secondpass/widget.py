@@ -86,6 +86,11 @@ class AutogradGraph(anywidget.AnyWidget):
         """The recording that is shown."""
         return self._of
 
+    @recording.setter
+    def recording(self, recording: Recorded) -> None:
+        self._of = recording
+        self.update()
+
     @property
     def graph(self) -> Graph:
         """The graph as it stands now."""
