@@ -125,7 +125,7 @@ def test_every_function_it_offers_is_torchs(name):
 
 
 def test_an_unknown_keyword_names_the_valid_ones():
-    with pytest.raises(TypeError, match="expresion.*Valid keywords: expression, passes"):
+    with pytest.raises(TypeError, match=r"expresion.*Valid keywords: expression, passes"):
         Playground(expresion="x")
 
 

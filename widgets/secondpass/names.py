@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -49,26 +49,31 @@ def names_now(frame: FrameType | None = None) -> dict[int, str]:
     >>> names_of({"weight": weight})[id(weight)]
     'weight'
     """
-    names: dict[int, str] = {}
-    for one in own_frames(frame or sys._getframe(1)):
-        for variables in variables_of(one):
-            for key, name in names_of(variables).items():
-                names.setdefault(key, name)
-    return names
+    scopes = [
+        variables
+        for one in own_frames(frame or sys._getframe(1))
+        for variables in variables_of(one)
+    ]
+    return _named(scopes)
 
 
 def names_of(variables: Mapping[str, Any]) -> dict[int, str]:
     """Name the tensors in some variables; see `names_now`."""
+    return _named([variables])
+
+
+def _named(scopes: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     names: dict[int, str] = {}
-    rest = []
-    for name, value in list(variables.items()):
-        if name.startswith("_") or name in _IPYTHON:
-            continue  # IPython's history would name every old result
-        if isinstance(value, torch.Tensor):
-            names.setdefault(id(value), name)
-        else:
-            rest.append((name, value))
-    for name, value in rest:
+    others = []
+    for variables in scopes:
+        for name, value in list(variables.items()):
+            if name.startswith("_") or name in _IPYTHON:
+                continue  # IPython's history would name every old result
+            if isinstance(value, torch.Tensor):
+                names.setdefault(id(value), name)
+            else:
+                others.append((name, value))
+    for name, value in others:
         for inner, tensor in tensors_inside(name, value):
             names.setdefault(id(tensor), inner)
         if len(names) > LOOKED_AT:
