@@ -6,9 +6,10 @@ fills what moves, and never lays out. With a state it is a still of that moment.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,7 +18,7 @@ from secondpass.fitting import cells, clean, cut
 from secondpass.grouping import Group, View, view_of
 from secondpass.layout import Box, Layout, lay_out
 from secondpass.saved import bytes_text
-from secondpass.state import NodeData, RecordingData, State
+from secondpass.state import NodeData, RecordingData, State, TensorData, bare
 from secondpass.svg import element, group, rectangle, text
 
 MONO = 7.1
@@ -28,6 +29,9 @@ TITLE = 8.8
 
 PADDING = 14
 MARGIN = 18
+GRID_WIDTH = 1_100
+"""Leaves of an open bundle stand in rows of at most this width."""
+
 CHIPS = 4
 """A Node shows so many slots at most; the rest is counted."""
 
@@ -56,10 +60,60 @@ def plan(data: RecordingData, opened: list[str] | None = None) -> Drawing | None
         The ids of the groups that are open; None leaves the choice to us.
     """
     view = view_of(data, opened)
-    boxes = [Box(name, *_size(name, data, view), frame) for name, frame in view.boxes.items()]
+    bundles = [name for name in view.open if view.groups[name].members[0] in data["leaves"]]
+    grids = {name: _grid(name, data, view) for name in bundles if view.open[name] not in bundles}
+    boxes = [
+        Box(name, *_size(name, data, view), frame)
+        for name, frame in view.boxes.items()
+        if frame not in bundles
+    ]
+    boxes += [Box(name, *grid.size, view.open[name]) for name, grid in grids.items()]
     edges = [(_edge_name(key), key[0], key[1]) for key in view.edges]
-    layout = lay_out(boxes, edges, list(view.open.items()))
-    return None if layout is None else Drawing(view, layout)
+    frames = [(name, around) for name, around in view.open.items() if name not in bundles]
+    layout = lay_out(boxes, edges, frames)
+    if layout is None:
+        return None
+    for name, grid in grids.items():
+        left, top = layout.boxes.pop(name)
+        layout.frames[name] = (left, top, *grid.size)
+        for child, (x, y) in grid.boxes.items():
+            layout.boxes[child] = (left + x, top + y)
+        for child, (x, y, width, height) in grid.frames.items():
+            layout.frames[child] = (left + x, top + y, width, height)
+    return Drawing(view, layout)
+
+
+@dataclass
+class _Grid:
+    """Leaves in rows, in an open bundle: size, and where its boxes and inner bundles lie."""
+
+    size: tuple[int, int] = (0, 0)
+    boxes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    frames: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+
+
+def _grid(name: str, data: RecordingData, view: View) -> _Grid:
+    grid = _Grid()
+    left = x = 16
+    y, below, right = 34, 34, 0
+    for child in view.groups[name].children:
+        inner = None
+        key = child.id if isinstance(child, Group) else child
+        if key in view.open:
+            inner = _grid(key, data, view)
+        width, height = inner.size if inner else _size(key, data, view)
+        if x > left and x + width > GRID_WIDTH:
+            x, y = left, below
+        if inner is None:
+            grid.boxes[key] = (x, y)
+        else:
+            grid.frames[key] = (x, y, width, height)
+            grid.boxes |= {one: (x + a, y + b) for one, (a, b) in inner.boxes.items()}
+            grid.frames |= {one: (x + a, y + b, w, h) for one, (a, b, w, h) in inner.frames.items()}
+        x += width + 16
+        right, below = max(right, x), max(below, y + height + 16)
+    grid.size = (right, below)
+    return grid
 
 
 def draw(
@@ -103,7 +157,9 @@ def draw(
     if state is not None:
         stills.paint(world, data, state)
         root.append(element("style", {}, _still_css()))
-        root.append(element("rect", {"class": "ground", "width": str(width), "height": str(height)}))
+        root.append(
+            element("rect", {"class": "ground", "width": str(width), "height": str(height)})
+        )
     root.append(world)
     return ElementTree.tostring(root, encoding="unicode")
 
@@ -126,17 +182,18 @@ def _size(name: str, data: RecordingData, view: View) -> tuple[int, int]:
     if name in data["leaves"]:
         leaf = data["leaves"][name]
         first = cells(leaf["name"]) * TITLE + 10 + cells(leaf["type"]) * MONO + 44
-        return _between(max(first, cells(leaf["value"]) * MONO), 208, 290), 112
+        return _between(max(first, 44 + cells(_leaf_value(leaf)) * MONO), 220, 300), 112
     if name in data["roots"]:
         root = data["roots"][name]
         return _between(cells(root["name"]) * TITLE + 8 + cells(root["value"]) * MONO, 110, 280), 42
-    inside = name in view.inside
-    return _between(cells(view.groups[name].title) * 7.8 + 34, 214, 290), 98 if inside else 80
+    of_leaves = view.groups[name].members[0] in data["leaves"]
+    height = 60 if of_leaves else 98 if name in view.inside else 80
+    return _between(cells(view.groups[name].title) * 7.8 + 34, 214, 320), height
 
 
 def _between(content: float, least: int, most: int) -> int:
     """Return the width of a box around content; even, so that its centre is a whole number."""
-    return min(most, max(least, 2 * round((content + 2 * PADDING) / 2)))
+    return min(most, max(least, 2 * math.ceil(content / 2) + 2 * PADDING + 2))
 
 
 def _node_size(node: NodeData, data: RecordingData) -> tuple[int, int]:
@@ -147,7 +204,7 @@ def _node_size(node: NodeData, data: RecordingData) -> tuple[int, int]:
           for slot in node["slots"][:CHIPS]),
     ]  # fmt: skip
     chips = min(CHIPS, len(node["slots"]))
-    return _between(max(widths), 176, 290), 54 if not chips else 57 + chips * CHIP_STEP
+    return _between(max(widths), 176, 330), 54 if not chips else 57 + chips * CHIP_STEP
 
 
 def _line_words(node: NodeData, data: RecordingData) -> str:
@@ -181,6 +238,7 @@ def _box(name: str, data: RecordingData, view: View) -> ElementTree.Element:
         box = _root(name, data, width, height)
     else:
         box = _closed_group(view.groups[name], view.inside.get(name, []), width, height)
+        box.set("data-roots", " ".join(view.roots.get(name, [])))
     box.set("data-id", name)
     box.set("data-width", str(width))
     return box
@@ -209,7 +267,7 @@ def _node(
     if len(slots) > shown:
         rest = [f"{name}.{slot['name']}" for slot in slots[shown:]]
         box.append(_chip(rest, [f"+{len(rest)} more", "", ""], 52 + shown * CHIP_STEP, width))
-    box.append(group("badge", transform="translate(12,-11)"))
+    box.append(group("badge", transform="translate(12,-13)"))
     return box
 
 
@@ -222,9 +280,9 @@ def _chip(keys: list[str], label: list[str], top: int, width: int) -> ElementTre
     kind = cut(kind, max(room - cells(name) - 1, 1)) if kind else ""
     chip = group("slot", _title(" ".join(label)), rectangle(0, 0, inner, CHIP_HEIGHT, 6))
     chip.set("transform", f"translate({PADDING - 4},{top})")
-    chip.set("data-slot", keys[0])
+    chip.set("data-slot", clean(keys[0]))
     if len(keys) > 1:
-        chip.set("data-slots", " ".join(keys))
+        chip.set("data-slots", clean("|".join(keys)))
     words = text("name", 9, 16, name)
     words.append(element("tspan", {"class": "type", "dx": "6"}, kind))
     chip.append(words)
@@ -245,11 +303,18 @@ def _leaf(name: str, data: RecordingData, width: int, height: int) -> ElementTre
     words.append(element("tspan", {"class": "type", "dx": "8"}, cut(leaf["type"], rest)))
     box.append(words)
     box.append(text("line", width - PADDING, 24, "leaf"))
-    box.append(text("note", PADDING, 43, cut(leaf["value"], int((width - 2 * PADDING) / MONO))))
-    box.append(text("label", PADDING, 75, ".grad"))
-    box.append(group("stack", transform=f"translate({PADDING + 42},59)"))
-    box.append(text("sum", PADDING + 42, 99, ""))
+    column = PADDING + 44
+    room = int((width - PADDING - column) / MONO)
+    box.append(text("label", PADDING, 45, "value"))
+    box.append(text("value", column, 45, cut(_leaf_value(leaf), room)))
+    box.append(text("label", PADDING, 74, ".grad"))
+    box.append(group("stack", transform=f"translate({column},58)"))
+    box.append(text("sum", column, 100, ""))
     return box
+
+
+def _leaf_value(leaf: TensorData) -> str:
+    return bare(leaf["value"], leaf["type"]) or ""
 
 
 def _root(name: str, data: RecordingData, width: int, height: int) -> ElementTree.Element:
@@ -266,9 +331,7 @@ def _root(name: str, data: RecordingData, width: int, height: int) -> ElementTre
     return box
 
 
-def _closed_group(
-    what: Group, leaves: list[str], width: int, height: int
-) -> ElementTree.Element:
+def _closed_group(what: Group, leaves: list[str], width: int, height: int) -> ElementTree.Element:
     of_leaves = what.members[0].startswith("l")
     box = group("group leaves" if of_leaves else "group", _title(what.title))
     box.append(rectangle(6, -6, width - 12, height, 10, "sheet"))
@@ -334,7 +397,8 @@ def _edges(data: RecordingData, drawing: Drawing) -> Iterable[ElementTree.Elemen
 
 def _head(kind: str, before: tuple[int, int], tip: tuple[int, int]) -> ElementTree.Element:
     """Draw an arrow head whose point is ``tip``."""
-    dx, dy = tip[0] - before[0], tip[1] - before[1]
+    dx: float = tip[0] - before[0]
+    dy: float = tip[1] - before[1]
     length = (dx * dx + dy * dy) ** 0.5 or 1.0
     dx, dy = dx / length, dy / length
     points = [tip]

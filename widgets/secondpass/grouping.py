@@ -9,6 +9,7 @@ rounds of a loop), by unbranched runs, and by plain count where nothing else hel
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,11 +18,20 @@ from secondpass.state import EdgeData, RecordingData
 BOXES = 60
 """A first look has about so many boxes at most."""
 
+OPENED = 36
+"""Groups are opened by themselves as long as no more boxes than this are seen."""
+
+GRAPHS = 12
+"""More separate graphs than this (the rounds of a training loop) are put together."""
+
 CHILDREN = 40
 """An opened group shows at most so many boxes."""
 
 ALIKE = 8
 """More leaves than this behind one and the same Node are bundled."""
+
+FEW_LEAVES = 16
+"""Up to so many leaves stay outside of groups: their ``.grad`` is what one looks at."""
 
 PATH = 20
 """The way from a Node that stopped to a root is opened up to this length."""
@@ -61,8 +71,8 @@ class View:
         Every group that is drawn, closed or open, by its id.
     open : dict
         Id of an open group to the open group around it, outer ones first.
-    inside : dict
-        Id of a closed group to the leaves that only it uses.
+    inside, roots : dict
+        Id of a closed group to the leaves that only it uses, and to its roots where there are many.
     edges : dict
         ``(source box, target box, number)`` to the ids of the edges that this line stands for.
     """
@@ -71,6 +81,7 @@ class View:
     groups: dict[str, Group] = field(default_factory=dict)
     open: dict[str, str | None] = field(default_factory=dict)
     inside: dict[str, list[str]] = field(default_factory=dict)
+    roots: dict[str, list[str]] = field(default_factory=dict)
     edges: dict[tuple[str, str, int], list[str]] = field(default_factory=dict)
 
 
@@ -92,7 +103,7 @@ def view_of(data: RecordingData, opened: Sequence[str] | None = None) -> View:
     while True:  # open level after level for as long as it fits
         closed = {name for name in view.groups.keys() & view.boxes.keys() if name[1] == "n"}
         deeper = _cut(data, forest, closed | view.open.keys())
-        if not closed or len(deeper.boxes) > BOXES:
+        if not closed or len(deeper.boxes) > OPENED:
             return view
         view = deeper
 
@@ -148,7 +159,38 @@ def _forest(data: RecordingData) -> list[Group | str]:
     order = _forward_order(data)
     if len(order) + len(data["leaves"]) + len(data["roots"]) <= BOXES:
         return list(order)
-    return _bundle(_by_line(order, data), data)
+    parts = _parts(order, data)
+    if len(parts) == 1:
+        return _bundle(_by_line(order, data), data)
+    # Every round of a training loop makes a graph of its own.
+    graphs: list[Group | str] = []
+    for number, part in enumerate(parts, 1):
+        things = _bundle(_by_line(part, data), data)
+        title = f"graph {number} of {len(parts)} · {_lines(part, data) or _names(part, data)}"
+        graphs.append(_group(things, data, title) if len(part) > 1 else part[0])
+    while len(graphs) > GRAPHS:
+        graphs = _chunks(graphs, data, GRAPHS)
+    return graphs
+
+
+def _parts(order: Sequence[str], data: RecordingData) -> list[list[str]]:
+    """Return the Nodes of each graph that no edge between Nodes joins to another."""
+    leader = {node: node for node in order}
+
+    def lead(node: str) -> str:
+        while leader[node] != node:
+            leader[node] = node = leader[leader[node]]
+        return node
+
+    for edge in data["edges"]:
+        if edge["source"] in leader and edge["target"] in leader:
+            leader[lead(edge["source"])] = lead(edge["target"])
+    parts: dict[str, list[str]] = {}
+    for node in order:
+        parts.setdefault(lead(node), []).append(node)
+    # By the time at which they were made: the order has the youngest graph first.
+    number = {node: index for index, node in enumerate(data["nodes"])}
+    return sorted(parts.values(), key=lambda part: min(number[node] for node in part))
 
 
 def _forward_order(data: RecordingData) -> list[str]:
@@ -196,9 +238,27 @@ def _bundle(things: list[Group | str], data: RecordingData) -> list[Group | str]
     if len(things) > CHILDREN:
         things = _unbranched(things, data)
     while len(things) > CHILDREN:
-        size = max(2, -(-len(things) // CHILDREN))
-        things = [_group(things[at : at + size], data) for at in range(0, len(things), size)]
+        things = _chunks(things, data, CHILDREN)
     return things
+
+
+def _chunks(things: Sequence[Group | str], data: RecordingData, most: int) -> list[Group | str]:
+    """Put neighbours into at most so many groups of one size."""
+    size = max(2, -(-len(things) // most))
+    chunks: list[Group | str] = []
+    for at in range(0, len(things), size):
+        part = things[at : at + size]
+        chunks.append(_group(part, data, _span(part)) if len(part) > 1 else part[0])
+    return chunks
+
+
+def _span(things: Sequence[Group | str]) -> str:
+    """Return a title for neighbours that are numbered themselves: ``graph 1 to 3 of 50``."""
+    ends = [thing.title for thing in (things[0], things[-1]) if isinstance(thing, Group)]
+    found = [re.match(r"(graph|round)s? (\d+)(?: to (\d+))? of (\d+)", title) for title in ends]
+    if len(found) < 2 or not found[0] or not found[1] or found[0][1] != found[1][1]:
+        return ""
+    return f"{found[0][1]}s {found[0][2]} to {found[1][3] or found[1][2]} of {found[0][4]}"
 
 
 def _rounds(things: list[Group | str], data: RecordingData) -> list[Group | str]:
@@ -270,6 +330,8 @@ def _unbranched(things: list[Group | str], data: RecordingData) -> list[Group | 
             runs[-1].append(thing)
         else:
             runs.append([thing])
+    if len(runs) == 1:
+        return things
     return [_group(run, data) if len(run) > 1 else run[0] for run in runs]
 
 
@@ -315,25 +377,33 @@ def _cut(data: RecordingData, forest: Sequence[Group | str], opened: set[str]) -
     view = View()
     box_of: dict[str, str] = {}
 
-    def place(things: Iterable[Group | str], frame: str | None) -> None:
+    def place(things: Iterable[Group | str], frame: str | None, end: str | None = None) -> None:
         for thing in things:
             if isinstance(thing, str):
                 view.boxes[thing] = frame
-                box_of[thing] = thing
+                box_of[thing] = end or thing
                 continue
             view.groups[thing.id] = thing
             if thing.id in opened:
                 view.open[thing.id] = frame
-                place(thing.children, thing.id)
+                # Leaves of one bundle are used alike: one line leads from all of them.
+                of_leaves = thing.members[0] in data["leaves"]
+                place(thing.children, thing.id, (end or thing.id) if of_leaves else None)
+            elif end:
+                view.boxes[thing.id] = frame
             else:
                 view.boxes[thing.id] = frame
                 box_of.update(dict.fromkeys(thing.members, thing.id))
 
     place(forest, None)
     _place_leaves(data, view, box_of, opened, place)
-    for root in data["roots"]:
-        view.boxes[root] = None
-        box_of[root] = root
+    for root, facts in data["roots"].items():
+        source = box_of.get(facts["source"], "")
+        if source in view.groups and len(data["roots"]) > ALIKE:
+            view.roots.setdefault(source, []).append(root)
+        else:
+            view.boxes[root] = None
+            box_of[root] = root
     _join(data, view, box_of)
     return view
 
@@ -353,7 +423,7 @@ def _place_leaves(
     alike: dict[tuple[str, ...], list[str]] = {}
     for leaf, boxes in users.items():
         only = next(iter(boxes)) if len(boxes) == 1 else None
-        if only in view.groups:
+        if only in view.groups and len(users) > FEW_LEAVES:
             view.inside.setdefault(str(only), []).append(leaf)
             box_of[leaf] = str(only)
         else:
@@ -361,8 +431,8 @@ def _place_leaves(
     single = sum(len(leaves) for leaves in alike.values() if len(leaves) <= ALIKE)
     if single > BOXES and len(data["nodes"]) + single > 2 * BOXES:
         alike = {(): [leaf for leaves in alike.values() for leaf in leaves]}
-    for boxes, leaves in alike.items():
-        frames = {view.boxes.get(box) for box in boxes}
+    for used_by, leaves in alike.items():
+        frames = {view.boxes.get(box) for box in used_by}
         frame = frames.pop() if len(frames) == 1 else None
         place([_leaf_group(leaves)] if len(leaves) > ALIKE else list(leaves), frame)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import graphviz
 
 IN_A_ROW = 6
-"""So many leaves of one Node stand side by side."""
+"""So many leaves of one Node (or results of one leaf) stand side by side."""
 
 Point = tuple[int, int]
 
@@ -139,11 +139,15 @@ def _dot(
     fill(dot, None)
     behind: dict[str, int] = {}
     first = {source for _, source, _ in edges} - {target for _, _, target in edges}
+    last = {target for _, _, target in edges} - {source for _, source, _ in edges}
     for name, source, target in edges:
-        row = 0
-        if source in first:  # many leaves of one Node stand in several rows
-            row = behind.get(target, 0) // IN_A_ROW
-            behind[target] = behind.get(target, 0) + 1
+        # Many leaves of one Node, or many graphs on one leaf, stand in several rows.
+        hub = (
+            target if source in first and target not in last else source if target in last else None
+        )
+        row = behind.get(hub, 0) // IN_A_ROW if hub else 0
+        if hub:
+            behind[hub] = behind.get(hub, 0) + 1
         dot.edge(source, target, id=name, **({"minlen": str(1 + row)} if row else {}))
     return str(dot.source)
 

@@ -17,6 +17,9 @@ Line = tuple[int, int] | list[int]
 KEPT = "kept"
 """The state of a slot that a call went through with ``retain_graph=True``."""
 
+UNBORN = "unborn"
+"""The state of a slot whose Node does not exist yet."""
+
 SUM_LENGTH = 34
 """A sum of gradients longer than this is told by its count."""
 
@@ -243,6 +246,13 @@ def _apply(state: State, frame: FrameData, edges: Sequence[EdgeData]) -> None:
     _move(state, frame, edges)
 
 
+def slot_state(state: State, node: str, slot: str) -> list[Any]:
+    """Return the state of a slot, and the call that put it there."""
+    if node in state.unborn:
+        return [UNBORN, None]
+    return state.slots.get(f"{node}.{slot}", ["held", None])
+
+
 def _add(stack: Stack, frame: FrameData) -> None:
     before = _grad(frame["before"])
     if before != stack.grad:  # it was changed where nobody looked
@@ -295,6 +305,7 @@ SLOT_WORDS = {
     "packed": "packed by hooks",
     "changed": "changed in place",
     "unknown": "cannot be seen",
+    UNBORN: "not made yet",
 }
 
 
@@ -319,14 +330,30 @@ def sum_words(stack: Stack) -> str:
     ('4 + 4 = 8', '= 4')
     >>> sum_words(Stack(None)), sum_words(Stack("200", [[k, "4"] for k in range(50)]))
     ('None', 'sum of 50 = 200')
+    >>> sum_words(Stack("norm 5", [[1, "norm 3"], [2, "norm 4"]]))
+    'sum of 2: norm 5'
     """
     if stack.grad is None:
         return "None"
     parts = [str(value) for _, value in stack.segments]
+    told = any("norm " in part for part in (stack.grad, *parts))  # norms do not add up
     if len(parts) <= 1:
-        return f"= {stack.grad}"
-    sum_ = f"{' + '.join(parts)} = {stack.grad}"
-    return sum_ if len(sum_) <= SUM_LENGTH else f"sum of {len(parts)} = {stack.grad}"
+        return stack.grad if told else f"= {stack.grad}"
+    whole = f"{' + '.join(parts)} = {stack.grad}"
+    if not told and len(whole) <= SUM_LENGTH:
+        return whole
+    return f"sum of {len(parts)}{':' if told else ' ='} {stack.grad}"
+
+
+def bare(text: str | None, kind: str) -> str | None:
+    """Return a value without the type that its leaf has too.
+
+    Examples
+    --------
+    >>> bare("f32[8] norm 4", "f32[8]"), bare("4", "f32[1]")
+    ('norm 4', '4')
+    """
+    return text.removeprefix(f"{kind} ") if text is not None else None
 
 
 def failed_way(data: RecordingData, state: State) -> set[str]:
@@ -357,10 +384,9 @@ def group_words(
     """
     freed = slots = gone = held = 0
     for node in members:
-        names = [f"{node}.{slot['name']}" for slot in data["nodes"][node]["slots"]]
-        states = [state.slots.get(name, ["held", None])[0] for name in names]
+        states = [slot_state(state, node, slot["name"])[0] for slot in data["nodes"][node]["slots"]]
         freed += "freed" in states
-        slots += len(states)
+        slots += len(states) - states.count("none")  # where nothing was saved, nothing can go
         gone += states.count("freed")
         held += sum(
             slot["nbytes"] or 0
@@ -378,4 +404,4 @@ def leaves_words(leaves: Sequence[str], state: State) -> str:
     """Return how many of some leaves have a ``.grad``."""
     count = sum(state.leaves[leaf].grad is not None for leaf in leaves if leaf in state.leaves)
     noun = "leaf" if len(leaves) == 1 else "leaves"
-    return f"{len(leaves):,} {noun}, {count:,} with .grad"
+    return f"{count:,} of {len(leaves):,} {noun} with .grad"

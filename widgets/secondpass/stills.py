@@ -13,10 +13,12 @@ from secondpass.state import (
     RecordingData,
     Stack,
     State,
+    bare,
     carrier,
     failed_way,
     group_words,
     leaves_words,
+    slot_state,
     slot_words,
     sum_words,
 )
@@ -28,7 +30,10 @@ SEGMENT = 62
 LEAST = 26
 """Width below which the older segments of a stack are put into one."""
 
+PADDING = 14
+LABEL = 44
 LETTER = 7.1
+SUM_LETTER = 7.4
 PILL_LETTERS = 24
 
 
@@ -39,7 +44,7 @@ def paint(world: Element, data: RecordingData, state: State) -> None:
         if kind == "node":
             _paint_node(box, data, state)
         elif kind == "leaf":
-            _paint_leaf(box, state)
+            _paint_leaf(box, data, state)
         elif kind == "root":
             source = data["roots"][str(box.get("data-id"))]["source"]
             _add_class(box, state.marks.get(str(box.get("data-id"))))
@@ -56,8 +61,8 @@ def _paint_node(box: Element, data: RecordingData, state: State) -> None:
     _add_class(box, "unborn" if name in state.unborn else None)
     _badge(box, mark, state)
     for chip in box.findall("g[@data-slot]"):
-        keys = (chip.get("data-slots") or str(chip.get("data-slot"))).split(" ")
-        states = [state.slots.get(key, ["held", None]) for key in keys]
+        keys = (chip.get("data-slots") or str(chip.get("data-slot"))).split("|")
+        states = [slot_state(state, *key.split(".", 1)) for key in keys]
         words = [slot_words(*one) for one in states]
         kinds = {one[0] for one in states}
         _add_class(chip, kinds.pop() if len(kinds) == 1 else "mixed")
@@ -83,17 +88,28 @@ def _badge(box: Element, mark: str | None, state: State) -> None:
     badge.append(text("", 8, 14, words))
 
 
-def _paint_leaf(box: Element, state: State) -> None:
+def _paint_leaf(box: Element, data: RecordingData, state: State) -> None:
     name = str(box.get("data-id"))
     _add_class(box, state.marks.get(name))
+    kind = data["leaves"][name]["type"]
     stack = state.leaves.get(name, Stack())
-    room = int(str(box.get("data-width"))) - 14 - 14 - 42
+    stack = Stack(
+        bare(stack.grad, kind), [[call, bare(value, kind)] for call, value in stack.segments]
+    )
+    room = int(str(box.get("data-width"))) - 2 * PADDING - LABEL
     place = box.find("g[@class='stack']")
     if place is not None:
         for segment in segments(stack, room):
             place.append(_segment(*segment))
-    letters = int(room / LETTER)
-    _fill(box, "sum", cut(sum_words(stack), letters))
+        if not stack.segments:
+            place.append(text("none", 0, 16, cut(stack.grad or "None", int(room / LETTER))))
+    words = sum_words(stack) if stack.segments else ""
+    sum_ = box.find("text[@class='sum']")
+    if sum_ is not None:
+        # A long sum may begin below its label.
+        fits = cells(words) * SUM_LETTER <= room
+        sum_.set("x", str(PADDING + LABEL if fits else PADDING))
+        sum_.text = cut(words, int((room if fits else room + LABEL) / SUM_LETTER))
 
 
 def segments(stack: Stack, room: int) -> list[tuple[str, str, int, int, str]]:
@@ -177,7 +193,9 @@ def _paint_edges(world: Element, data: RecordingData, state: State) -> None:
         if travelling and pills is not None:
             words = travelling[0] if len(travelling) == 1 else f"{len(travelling)} gradients"
             way = line.find("path[@class='way']")
-            pills.append(_pill(words, str(way.get("d")) if way is not None else "", taken))
+            pill = _pill(words, str(way.get("d")) if way is not None else "", taken)
+            _add_class(pill, "failed" if failed.intersection(ids) else None)
+            pills.append(pill)
 
 
 def _pill(words: str, path: str, taken: list[tuple[float, float, float, float]]) -> Element:

@@ -38,7 +38,10 @@
 const SUM_LENGTH = 34;
 const SEGMENT = 62;
 const LEAST = 26;
+const PADDING = 14;
+const LABEL = 44;
 const LETTER = 7.1;
+const SUM_LETTER = 7.4;
 const PILL_LETTERS = 24;
 const SLOT_WORDS = {
   held: "held",
@@ -48,6 +51,7 @@ const SLOT_WORDS = {
   packed: "packed by hooks",
   changed: "changed in place",
   unknown: "cannot be seen",
+  unborn: "not made yet",
 };
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
 const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
@@ -97,13 +101,20 @@ export function slotWords(/** @type {string} */ state, /** @type {number|null} *
   return by !== null && (state === "freed" || state === "kept") ? `${words} by call ${by}` : words;
 }
 
+/** The state of a slot, and the call that put it there. @returns {[string, number|null]} */
+export function slotState(/** @type {State} */ state, /** @type {string} */ node, /** @type {string} */ slot) {
+  return node in state.unborn ? ["unborn", null] : (state.slots[`${node}.${slot}`] ?? ["held", null]);
+}
+
 /** What lies in `.grad` as a sum. */
 export function sumWords(/** @type {Stack} */ stack) {
   if (stack.grad === null) return "None";
   const parts = stack.segments.map((segment) => segment[1]);
-  if (parts.length <= 1) return `= ${stack.grad}`;
+  const told = [stack.grad, ...parts].some((part) => String(part).includes("norm "));
+  if (parts.length <= 1) return told ? stack.grad : `= ${stack.grad}`;
   const sum = `${parts.join(" + ")} = ${stack.grad}`;
-  return [...sum].length <= SUM_LENGTH ? sum : `sum of ${parts.length} = ${stack.grad}`;
+  if (!told && [...sum].length <= SUM_LENGTH) return sum;
+  return `sum of ${parts.length}${told ? ":" : " ="} ${stack.grad}`;
 }
 
 const grad = (/** @type {string|null|undefined} */ text) => (text === "None" || text === undefined ? null : text);
@@ -246,11 +257,12 @@ export function groupWords(
   let slots = 0;
   let gone = 0;
   let held = 0;
+  // A slot in which nothing was saved has nothing to lose.
   for (const node of members) {
     let any = false;
     for (const slot of data.nodes[node].slots) {
-      const name = state.slots[`${node}.${slot.name}`]?.[0] ?? "held";
-      slots += 1;
+      const name = slotState(state, node, slot.name)[0];
+      if (name !== "none") slots += 1;
       if (name === "freed") {
         gone += 1;
         any = true;
@@ -264,11 +276,16 @@ export function groupWords(
   return { words: parts.join(" · "), freed: gone / slots };
 }
 
+/** A value without the type that its leaf has too: "norm 4" for "f32[8] norm 4". */
+export function bare(/** @type {string|null} */ text, /** @type {string} */ type) {
+  return text?.startsWith(`${type} `) ? text.slice(type.length + 1) : text;
+}
+
 /** How many of some leaves have a `.grad`. */
 export function leavesWords(/** @type {string[]} */ leaves, /** @type {State} */ state) {
   const count = leaves.filter((leaf) => (state.leaves[leaf]?.grad ?? null) !== null).length;
   const noun = leaves.length === 1 ? "leaf" : "leaves";
-  return `${leaves.length.toLocaleString("en")} ${noun}, ${count.toLocaleString("en")} with .grad`;
+  return `${count.toLocaleString("en")} of ${leaves.length.toLocaleString("en")} ${noun} with .grad`;
 }
 
 /** What a stack of gradients shows: as `segments` in stills.py. */
@@ -402,7 +419,7 @@ class Picture {
     this.width = Number(this.svg.getAttribute("width"));
     this.height = Number(this.svg.getAttribute("height"));
     views += 1;
-    /** @type {Map<string, {element: SVGGElement, kind: string, id: string, shown: string, members: string[], leaves: string[]}>} */
+    /** @type {Map<string, {element: SVGGElement, kind: string, id: string, shown: string, members: string[], leaves: string[], roots: string[]}>} */
     this.boxes = new Map();
     /** @type {{element: Element, node: string, keys: string[], words: Element|null, shown: string}[]} */
     this.chips = [];
@@ -425,9 +442,10 @@ class Picture {
       element.dataset.class = element.getAttribute("class") ?? "";
       const members = list(element.getAttribute("data-members"));
       const leaves = list(element.getAttribute("data-leaves"));
-      this.boxes.set(id, { element, kind, id, shown: "", members, leaves });
+      const roots = list(element.getAttribute("data-roots"));
+      this.boxes.set(id, { element, kind, id, shown: "", members, leaves, roots });
       for (const chip of element.querySelectorAll("g[data-slot]")) {
-        const keys = list(chip.getAttribute("data-slots") ?? chip.getAttribute("data-slot"));
+        const keys = (chip.getAttribute("data-slots") ?? chip.getAttribute("data-slot") ?? "").split("|");
         this.chips.push({ element: chip, node: id, keys, words: chip.querySelector(".words"), shown: "" });
       }
     }
@@ -483,7 +501,9 @@ class Picture {
   }
 
   #paintChip(/** @type {any} */ chip, /** @type {State} */ state) {
-    const states = chip.keys.map((/** @type {string} */ key) => state.slots[key] ?? ["held", null]);
+    const states = chip.keys.map((/** @type {string} */ key) =>
+      slotState(state, chip.node, key.slice(chip.node.length + 1)),
+    );
     const words = states.map((/** @type {[string, number|null]} */ one) => slotWords(...one));
     const shown = words.length === 1 ? words[0] : counted(words);
     if (chip.shown === shown) return;
@@ -494,13 +514,19 @@ class Picture {
   }
 
   #paintLeaf(/** @type {any} */ box, /** @type {State} */ state, /** @type {boolean} */ landing) {
-    const stack = state.leaves[box.id] ?? { grad: null, segments: [] };
-    const words = JSON.stringify(stack);
+    const { type } = this.data.leaves[box.id];
+    const whole = state.leaves[box.id] ?? { grad: null, segments: [] };
+    const words = JSON.stringify(whole);
     const old = box.words;
     this.#dress(box, [state.marks[box.id]], "");
     if (old === words) return;
     box.words = words;
-    const room = Number(box.element.dataset.width) - 14 - 14 - 42;
+    /** @type {Stack} */
+    const stack = {
+      grad: bare(whole.grad, type),
+      segments: whole.segments.map(([call, value]) => [call, bare(value, type) ?? ""]),
+    };
+    const room = Number(box.element.dataset.width) - 2 * PADDING - LABEL;
     const place = box.element.querySelector("g.stack");
     const lands = landing && old !== undefined && state.marks[box.id] === "now";
     place.replaceChildren(
@@ -514,7 +540,15 @@ class Picture {
         ),
       ),
     );
-    box.element.querySelector("text.sum").textContent = cut(sumWords(stack), Math.floor(room / LETTER));
+    if (!stack.segments.length) {
+      const none = cut(stack.grad ?? "None", Math.floor(room / LETTER));
+      place.append(makeSvg("text", { class: "none", x: 0, y: 16 }, none));
+    }
+    const sum = box.element.querySelector("text.sum");
+    const told = stack.segments.length ? sumWords(stack) : "";
+    const fits = cells(told) * SUM_LETTER <= room; // a long sum may begin below its label
+    sum.setAttribute("x", String(fits ? PADDING + LABEL : PADDING));
+    sum.textContent = cut(told, Math.floor((fits ? room : room + LABEL) / SUM_LETTER));
   }
 
   #paintGroup(/** @type {any} */ box, /** @type {State} */ state) {
@@ -564,20 +598,20 @@ class Picture {
       }
       if (travelling.length) {
         const words = travelling.length === 1 ? travelling[0] : `${travelling.length} gradients`;
-        pills.push(this.#pill(words, line.way, taken));
+        pills.push(this.#pill(words, line, taken));
       }
     }
     this.pills.replaceChildren(...pills);
   }
 
   /** Draw a value on its way, where no other value is in the way. */
-  #pill(/** @type {string} */ words, /** @type {SVGPathElement} */ way, /** @type {[number, number, number][]} */ taken) {
+  #pill(/** @type {string} */ words, /** @type {{way: SVGPathElement, shown: string}} */ line, /** @type {[number, number, number][]} */ taken) {
     const shown = cut(words, PILL_LETTERS);
     const width = Math.max(28, Math.round(cells(shown) * LETTER) + 18);
-    const length = way.getTotalLength();
+    const length = line.way.getTotalLength();
     let best = { x: 0, y: 0, clashes: Infinity };
     for (const share of [0.5, 0.36, 0.64, 0.24, 0.76]) {
-      const { x, y } = way.getPointAtLength(length * share);
+      const { x, y } = line.way.getPointAtLength(length * share);
       const clashes = taken.filter(
         ([a, b, other]) => Math.abs(x - a) < (width + other) / 2 && Math.abs(y - b) < 22,
       ).length;
@@ -586,7 +620,7 @@ class Picture {
     taken.push([best.x, best.y, width]);
     return makeSvg(
       "g",
-      { class: "pill", transform: `translate(${Math.round(best.x)},${Math.round(best.y)})` },
+      { class: line.shown.includes("failed") ? "pill failed" : "pill", transform: `translate(${Math.round(best.x)},${Math.round(best.y)})` },
       makeSvg("title", {}, clean(words)),
       makeSvg("rect", { class: "box", x: -Math.floor(width / 2), y: -10, width, height: 20, rx: 10 }),
       makeSvg("text", { x: 0, y: 4 }, shown),
@@ -597,7 +631,7 @@ class Picture {
   boxOf(/** @type {string} */ id) {
     if (this.boxes.has(id)) return this.boxes.get(id);
     for (const box of this.boxes.values()) {
-      if (box.members.includes(id) || box.leaves.includes(id)) return box;
+      if ([box.members, box.leaves, box.roots].some((list) => list.includes(id))) return box;
     }
     return undefined;
   }
@@ -611,8 +645,9 @@ class Picture {
 
 // ---- 4 Pan and zoom ---------------------------------------------------------------------------
 
-const TALLEST = 540;
-const SMALLEST = 0.5;
+const TALLEST = 580;
+const LOWEST = 300;
+const SMALLEST = 0.72;
 
 /** Shows a part of the picture; a wheel without ctrl scrolls the page as ever. */
 class Camera {
@@ -630,7 +665,13 @@ class Camera {
     this.onDown = this.onDown.bind(this);
     stage.addEventListener("wheel", this.onWheel, { passive: false });
     stage.addEventListener("pointerdown", this.onDown);
-    this.watch = new ResizeObserver(() => (this.touched ? this.show() : this.fit()));
+    this.watch = new ResizeObserver(() => {
+      if (this.touched) this.show();
+      else this.fit();
+      this.follow(this.last, true);
+    });
+    /** @type {string[]} */
+    this.last = [];
     this.watch.observe(stage);
     this.fit(this.touched);
   }
@@ -640,21 +681,28 @@ class Camera {
     const { width, height } = this.picture;
     const room = this.stage.clientWidth || 560;
     const scale = Math.min(1, Math.max(SMALLEST, Math.min(room / width, TALLEST / height)));
-    const tall = Math.round(Math.min(TALLEST, Math.max(220, height * Math.min(scale, 1))));
+    const tall = Math.round(Math.min(TALLEST, Math.max(LOWEST, height * scale)));
     this.stage.style.height = `${tall}px`;
     if (!keep) {
       this.touched = false;
       this.scale = scale;
       this.x = (width - room / scale) / 2;
-      this.y = height * scale <= tall + 1 ? (height - tall / scale) / 2 : 0;
+      this.y = 0;
     }
     this.show();
+  }
+
+  /** A place for the camera from which no more than a margin beyond the picture is seen. */
+  #within(/** @type {number} */ value, /** @type {number} */ size, /** @type {number} */ room) {
+    return size <= room ? (size - room) / 2 : Math.min(Math.max(value, -40), size + 40 - room);
   }
 
   show() {
     const { svg } = this.picture;
     const width = this.stage.clientWidth || 560;
-    const height = this.stage.clientHeight || 300;
+    const height = this.stage.clientHeight || LOWEST;
+    this.x = this.#within(this.x, this.picture.width, width / this.scale);
+    this.y = this.#within(this.y, this.picture.height, height / this.scale);
     svg.setAttribute("width", String(width));
     svg.setAttribute("height", String(height));
     const round = (/** @type {number} */ value) => Math.round(value * 100) / 100;
@@ -706,7 +754,8 @@ class Camera {
   }
 
   /** Bring a box into sight, if it is not. */
-  follow(/** @type {string[]} */ ids) {
+  follow(/** @type {string[]} */ ids, quick = false) {
+    this.last = ids;
     const boxes = ids.map((id) => this.picture.boxOf(id)?.element).filter((box) => box !== undefined);
     if (!boxes.length) return;
     const [box] = boxes;
@@ -718,15 +767,15 @@ class Camera {
     let [toX, toY] = [this.x, this.y];
     if (x < this.x + edge || x + area.width > this.x + room.width - edge) toX = x + area.width / 2 - room.width / 2;
     if (y < this.y + edge || y + area.height > this.y + room.height - edge) toY = y + area.height / 2 - room.height / 2;
-    if (this.picture.width <= room.width) toX = this.x;
-    if (this.picture.height <= room.height + 1) toY = this.y;
-    if (toX !== this.x || toY !== this.y) this.#glide(toX, toY);
+    toX = this.#within(toX, this.picture.width, room.width);
+    toY = this.#within(toY, this.picture.height, room.height);
+    if (Math.hypot(toX - this.x, toY - this.y) > 1) this.#glide(toX, toY, quick);
   }
 
-  #glide(/** @type {number} */ toX, /** @type {number} */ toY) {
+  #glide(/** @type {number} */ toX, /** @type {number} */ toY, now = false) {
     cancelAnimationFrame(this.frame);
     const from = { x: this.x, y: this.y };
-    const quick = calm() || this.picture.boxes.size > 150;
+    const quick = now || calm() || this.picture.boxes.size > 150;
     let began = 0;
     const tick = (/** @type {number} */ time) => {
       began ||= time;
@@ -771,19 +820,20 @@ class Source {
     this.lines.clear();
     const parts = [];
     data.sources.forEach((source, place) => {
-      if (data.sources.length > 1 || !source.name.startsWith("In [")) {
-        parts.push(make("div", "heading", clean(source.name)));
-      } else if (source.name) parts.push(make("div", "heading", clean(source.name)));
+      const heading = make("div", "heading", clean(source.name).replace(/^.*[/\\]/, ""));
+      heading.title = clean(source.name);
+      heading.setAttribute("role", "presentation");
+      parts.push(heading);
       source.lines.forEach((text, index) => {
         const number = make("span", "number", String(source.first + index));
         number.setAttribute("aria-hidden", "true");
         const code = text.slice(0, 400).replace(/\t/g, "    ").replace(HIDDEN, "\ufffd");
-        const line = make("div", "line", number, make("span", "code", code));
+        const line = make("div", "code-line", number, make("span", "code", code));
         line.dataset.line = `${place}:${source.first + index}`;
         line.title = clean(text);
         line.setAttribute("role", "option");
         line.setAttribute("aria-selected", "false");
-        line.tabIndex = parts.length === 1 && place === 0 ? 0 : -1;
+        line.tabIndex = this.lines.size ? -1 : 0;
         this.lines.set(line.dataset.line, line);
         parts.push(line);
       });
@@ -864,7 +914,7 @@ class TimeLine {
       element.title = run.title;
       element.classList.toggle("start", run.first < 0);
       element.classList.toggle("stopped", run.stopped);
-      element.style.flexGrow = String(run.first < 0 ? 0 : Math.max(run.count, count / 12));
+      element.style.flexGrow = String(run.first < 0 ? 0 : Math.max(run.count, count / 9));
       const dots = [];
       for (let index = 0; index < run.count; index += 1) {
         const kind = run.first < 0 ? "start" : data.frames[run.first + index].kind;
@@ -1004,7 +1054,7 @@ function lineWords(/** @type {Recording} */ data, /** @type {number[]|null} */ l
 function slotTable(/** @type {NodeFacts} */ node, /** @type {string} */ id, /** @type {State} */ state) {
   const head = make("tr", "", ...["saved", "type", "bytes", "state"].map((name) => make("th", "", name)));
   const rows = node.slots.map((slot) => {
-    const one = state.slots[`${id}.${slot.name}`] ?? ["held", null];
+    const one = slotState(state, id, slot.name);
     const row = make("tr", one[0]);
     const size = slot.nbytes === null ? "" : bytesText(slot.nbytes);
     row.append(...[slot.name, slot.type, size, slotWords(...one)].map((text) => make("td", "", clean(text, 200))));
@@ -1196,8 +1246,9 @@ class Player {
     this.picture?.paint(this.state, landing);
     this.#name();
     this.memory.show(this.state, step);
-    this.source.mark("now", frame?.line ?? null);
-    const text = frame ? clean(frame.text) : clean(data.summary);
+    const call = data.calls.find((one) => one.number === frame?.call);
+    this.source.mark("now", frame?.line ?? call?.line);
+    const text = frame ? clean(frame.text) : "Before the first step: press play.";
     this.time.show(step, text);
     this.#speak(frame, text);
     this.row.hidden = !count;
@@ -1205,9 +1256,9 @@ class Player {
     this.back.disabled = step === 0;
     this.forward.disabled = step === count;
     this.#tell();
-    if (moved && frame && this.camera) {
+    if (frame && this.camera) {
       const at = [frame.node, frame.leaf, ...Object.keys(frame.gradients)].filter((id) => id !== null);
-      this.camera.follow(at.filter((id) => this.picture?.boxOf(id)));
+      this.camera.follow(at.filter((id) => this.picture?.boxOf(id)), !moved);
     }
   }
 

@@ -1,0 +1,186 @@
+"""What the picture shows at a step; the Python fold and the one in the browser are the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from node import run_module
+from sample import chain, frame, node, sample
+from secondpass.fitting import cells, clean, cut
+from secondpass.saved import bytes_text
+from secondpass.state import (
+    Stack,
+    complete,
+    failed_way,
+    group_words,
+    leaves_words,
+    slot_state,
+    slot_words,
+    state_at,
+    sum_words,
+)
+from secondpass.stills import segments
+
+
+def test_a_slot_is_held_then_kept_then_freed():
+    states = [slot_state(state_at(sample(), step), "n0", "self") for step in (0, 1, 3, 7)]
+    assert [slot_words(*state) for state in states] == [
+        "not made yet",
+        "held",
+        "kept by call 1",
+        "freed by call 2",
+    ]
+
+
+def test_the_stack_of_a_leaf_grows_by_a_segment_per_call_and_falls_on_a_reset():
+    told = [sum_words(state_at(sample(), step).leaves["l0"]) for step in (0, 4, 8, 10, 11)]
+    assert told == ["None", "= 4", "4 + 4 = 8", "None", "= 0.5"]
+
+
+def test_a_gradient_that_lay_there_before_is_a_segment_of_its_own():
+    data = sample()
+    data["start"]["leaves"]["l0"]["grad"] = "1"
+    data["frames"] = [
+        frame("accumulate", "", call=1, leaf="l0", before="1", incoming="4", after="5")
+    ]
+    assert state_at(data, 1).leaves["l0"] == Stack("5", [[None, "1"], [1, "4"]])
+
+
+def test_a_gradient_changed_where_nobody_looked_begins_a_new_sum():
+    data = sample()
+    data["frames"][7] |= {"before": "1", "after": "5"}
+    assert sum_words(state_at(data, 8).leaves["l0"]) == "1 + 4 = 5"
+
+
+def test_what_travels_is_on_its_edge_in_its_frame_only():
+    travelling = [state_at(sample(), step).now for step in range(6)]
+    assert travelling == [[], [], ["r0"], ["l0-n0-0"], ["l0-n0-0"], []]
+
+
+def test_the_place_where_a_call_stopped_stays_marked_and_so_does_the_way_there():
+    data = sample()
+    state = state_at(data, 13)
+    assert state.marks["n0"] == "stopped"
+    assert failed_way(data, state) == {"n0-r0-0"}
+    data["frames"].append(frame("forward", "Line 6 ran."))
+    after = state_at(data, 14)
+    assert (after.marks, after.call) == ({"n0": "stopped"}, 3)
+
+
+def test_a_call_inside_another_has_its_own_marks_and_the_outer_goes_on():
+    data = sample()
+    data["nodes"]["n1"] = node("Mul", 2)
+    data["frames"] = [
+        frame("call", "", call=1, gradients={"r0": "1"}),
+        frame("node", "", call=1, node="n0"),
+        frame("call", "", call=2),
+        frame("node", "", call=2, node="n1"),
+        frame("return", "", call=2),
+        frame("node", "", call=1, node="n1"),
+    ]
+    assert state_at(data, 4).marks == {"n1": "now"}
+    assert state_at(data, 6).marks == {"r0": "done", "n0": "done", "n1": "now"}
+
+
+def test_every_root_has_an_edge_whether_or_not_the_recording_names_it():
+    data = sample()
+    data["edges"] = data["edges"][:1]
+    assert complete(data)["edges"] == sample()["edges"]
+    assert complete(sample())["edges"] == sample()["edges"]
+
+
+def test_a_group_tells_what_was_freed_and_what_is_held():
+    data = chain(4)
+    state = state_at(data, 0)
+    assert group_words(data, ["n0", "n1"], state) == ("8 B held", 0.0)
+    state.slots["n0.other"] = ["freed", 1]
+    assert group_words(data, ["n0", "n1"], state) == ("1 freed · 4 B held", 0.5)
+    assert leaves_words(["l0"], state) == "0 of 1 leaf with .grad"
+
+
+def test_fifty_gradients_fit_into_a_stack():
+    parts = segments(Stack("200", [[call, "4"] for call in range(1, 51)]), 170)
+    assert parts[0][1] == "47 calls"
+    assert all(left + width <= 170 for _, _, left, width, _ in parts)
+
+
+TEXTS = [
+    "x",
+    "a\n b\x00",
+    "\u202edetcartsbus",
+    "損失函數",
+    "e\u0301",
+    "layers.0.weight",
+    "🙂 norm",
+    "a" * 3000,
+]
+STACKS = [
+    Stack(None, []),
+    Stack("0", []),
+    Stack("8", [[1, "4"], [2, "4"]]),
+    Stack("2", [[None, "4"], [2, "-2"]]),
+    Stack("[1, 2]", [[1, "[0.5, 1]"], [2, "[0.5, 1]"]]),
+    Stack("norm 5", [[1, "norm 3"], [12, "norm 4"]]),
+    Stack("200", [[call, "4"] for call in range(1, 51)]),
+]  # fmt: skip
+
+
+def test_the_browser_folds_and_words_as_python_does():
+    datas = [sample(), chain(70, lines=5, leaves=3)]
+    given = json.dumps(
+        {
+            "datas": datas,
+            "texts": TEXTS,
+            "stacks": [asdict(stack) for stack in STACKS],
+            "bytes": [0, 1, 1023, 1024, 1536, 12_288, 3_500_000, 5 * 2**40],
+        }
+    )
+    answer = run_module(
+        """
+        const { stateAt } = m;
+        const half = (step) => Math.floor(step / 2);
+        const each = (make) => given.datas.map((data) =>
+          data.frames.map((_, step) => make(data, step + 1)));
+        const parts = (stack) => [60, 170].map((room) => m.segmentsOf(stack, room).map(
+          (one) => [one.kind, one.words, one.left, one.width, one.title]));
+        answer({
+          states: each(stateAt),
+          again: each((data, step) => stateAt(data, step, stateAt(data, half(step)), half(step))),
+          failed: each((data, step) => [...m.failedWay(data, stateAt(data, step))].sort()),
+          groups: given.datas.map((data) =>
+            m.groupWords(data, Object.keys(data.nodes), stateAt(data, 0))),
+          texts: given.texts.map((one) => [m.clean(one), m.cells(m.clean(one)), m.cut(one, 9)]),
+          sums: given.stacks.map(m.sumWords),
+          segments: given.stacks.map(parts),
+          bytes: given.bytes.map(m.bytesText),
+        });
+        """,
+        given,
+    )
+    for data, states, again, failed in zip(
+        datas, answer["states"], answer["again"], answer["failed"], strict=True
+    ):
+        expected = [state_at(data, step + 1) for step in range(len(data["frames"]))]
+        assert states == again == json.loads(json.dumps([asdict(state) for state in expected]))
+        assert failed == [sorted(failed_way(data, state)) for state in expected]
+    assert [(one["words"], one["freed"]) for one in answer["groups"]] == [
+        group_words(data, list(data["nodes"]), state_at(data, 0)) for data in datas
+    ]
+    assert answer["texts"] == [[clean(t), cells(clean(t)), cut(t, 9)] for t in TEXTS]
+    assert answer["sums"] == [sum_words(stack) for stack in STACKS]
+    assert answer["segments"] == [
+        [[list(part) for part in segments(stack, room)] for room in (60, 170)] for stack in STACKS
+    ]
+    assert answer["bytes"] == [
+        bytes_text(size) for size in (0, 1, 1023, 1024, 1536, 12_288, 3_500_000, 5 * 2**40)
+    ]
+
+
+@pytest.mark.parametrize("step", range(14))
+def test_a_state_is_the_same_however_often_it_is_asked_for(step):
+    data = sample()
+    assert state_at(data, step) == state_at(data, step)
+    assert data == sample()

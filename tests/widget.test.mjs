@@ -1,0 +1,80 @@
+// The pure functions of widget.js, and its model for pages without a kernel. Run: node --test
+import assert from "node:assert/strict";
+import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+// Node takes a .js file outside of a package for the old kind of module: a copy is a new one.
+const folder = mkdtempSync(join(tmpdir(), "secondpass-"));
+after(() => rmSync(folder, { recursive: true }));
+const source = fileURLToPath(new URL("../widgets/secondpass/static/widget.js", import.meta.url));
+copyFileSync(source, join(folder, "widget.mjs"));
+const widget = await import(join(folder, "widget.mjs"));
+
+const frame = (kind, call, facts = {}) => ({
+  kind, call, node: null, leaf: null, line: null, before: null, incoming: null, after: null,
+  text: "", gradients: {}, slots: {}, held: 0, born: [], ...facts,
+});
+const recording = (frames, calls = []) => ({
+  calls, frames, sources: [], nodes: {}, leaves: { l0: {} }, roots: {}, edges: [],
+  start: { slots: {}, leaves: {}, held: 0 }, left_out: "", summary: "",
+});
+
+test("the module gives anywidget a render function and nothing else", () => {
+  assert.deepEqual(Object.keys(widget.default), ["render"]);
+});
+
+test("a lane is a run of frames of one call; a call goes on after one inside it", () => {
+  const data = recording(
+    [frame("forward", null), frame("call", 1), frame("call", 2), frame("stop", 2), frame("return", 1),
+      frame("zero", null)],
+    [{ number: 1, title: "call 1" }, { number: 2, title: "call 2 · stopped" }],
+  );
+  assert.deepEqual(
+    widget.lanesOf(data).map((lane) => [lane.title, lane.first, lane.count, lane.stopped]),
+    [["forward", 0, 1, false], ["call 1", 1, 1, false], ["call 2 · stopped", 2, 2, true],
+      ["call 1 · goes on", 4, 1, false], ["between calls", 5, 1, false]],
+  );
+});
+
+test("a reset empties the stack; a state that was folded before is taken up again", () => {
+  const add = { leaf: "l0", incoming: "4", after: "4" };
+  const data = recording([frame("accumulate", 1, add), frame("zero", null, { leaf: "l0" })]);
+  const first = widget.stateAt(data, 1);
+  assert.equal(widget.sumWords(first.leaves.l0), "= 4");
+  const second = widget.stateAt(data, 2, first, 1);
+  assert.equal(widget.sumWords(second.leaves.l0), "None");
+});
+
+test("folding does not change the recording", () => {
+  const data = recording([frame("node", 1, { node: "n0", slots: { "n0.self": ["freed", 1] } })]);
+  const before = JSON.stringify(data);
+  widget.stateAt(data, 1);
+  assert.equal(JSON.stringify(data), before);
+});
+
+test("hostile text is one harmless line", () => {
+  assert.equal(widget.clean("<b>\n\u202e\u0000x"), "<b> \ufffd\ufffdx");
+  assert.equal(widget.clean("a".repeat(10_000)).length, 2_001);
+  assert.equal(widget.cut("layers.0.weight", 9), "layers.0…");
+});
+
+test("words count what occurs", () => {
+  assert.equal(widget.counted(["held", "freed by call 1", "held"]), "2 held, 1 freed by call 1");
+  assert.equal(widget.slotWords("kept", 2), "kept by call 2");
+  assert.equal(widget.bare("f32[8] norm 4", "f32[8]"), "norm 4");
+});
+
+test("the model of a plain page tells its handlers, until they are taken off", () => {
+  const model = widget.plainModel({ step: 0 });
+  let heard = 0;
+  const handler = () => { heard += 1; };
+  model.on("change:step", handler);
+  model.set("step", 1);
+  model.set("step", 1);
+  model.off("change:step", handler);
+  model.set("step", 2);
+  assert.deepEqual([heard, model.get("step")], [1, 2]);
+});
