@@ -27,7 +27,7 @@ LONGEST_LOG = 1_000_000
 LOGS = 64
 """Logs of threads that have ended, kept so that their Nodes keep their lines."""
 
-CHAIN = 6
+CHAIN = 10
 """Frames of the person's own that an entry remembers, the innermost first."""
 
 UNKNOWN = 0

@@ -7,7 +7,8 @@ The marks of code that may do one of these (``x += 1``, ``x[0] = 1``, ``x.add_(1
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+import weakref
+from collections import OrderedDict, deque
 from types import FrameType
 from typing import Any
 
@@ -22,6 +23,9 @@ STORAGES = 4_096
 
 WRITES = 32
 """Writes remembered of one storage, the latest."""
+
+STEPS = 16
+"""Steps remembered of one optimizer, the latest."""
 
 _compiling = torch.compiler.is_dynamo_compiling
 
@@ -114,4 +118,34 @@ def _attribute(value: Any, name: str) -> Any:
     for table in tables:
         if table is not None and name in table:
             return table[name]
+    return None
+
+
+# ---- optimizer steps
+
+_steps: weakref.WeakKeyDictionary[Any, deque[tuple[int, tuple[int, ...]]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def note_step(optimizer: Any, frame: FrameType | None) -> None:
+    """Note that an optimizer's step wrote into its parameters."""
+    versions = tuple(one._version for group in optimizer.param_groups for one in group["params"])
+    known = _steps.setdefault(optimizer, deque(maxlen=STEPS))
+    known.append((line_log.table.key_of(frame), versions))
+
+
+def stepped_after(tensor: torch.Tensor, version: int) -> Place | None:
+    """Return the line of the first step that wrote into a parameter after it had a version."""
+    for optimizer, steps in list(_steps.items()):
+        storages = [
+            storage_of(one) for group in optimizer.param_groups for one in group["params"]
+        ]
+        storage = storage_of(tensor)
+        if storage is None or storage not in storages:
+            continue
+        place = storages.index(storage)
+        for key, versions in steps:
+            if place < len(versions) and versions[place] > version and key != line_log.UNKNOWN:
+                return line_log.table.place(key)
     return None

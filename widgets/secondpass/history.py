@@ -1,0 +1,204 @@
+"""What is remembered of every backward call, so that a later failure can be explained.
+
+Numbers and text only. What belongs to a Node is written into the Node's metadata and dies with
+it: the number of the call that freed its saved tensors, and the number of the last call that ran
+through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from secondpass import walk
+from secondpass.places import Place
+
+FREED_BY = "secondpass.freed_by"
+RAN_IN = "secondpass.ran_in"
+ROOT_OF = "secondpass.root_of"
+
+FIRST_CALLS = 1_000
+LATEST_CALLS = 20_000
+
+FEW_NODES = 1_200
+"""A graph of so few Nodes cannot be too deep to be looked at."""
+
+_ACCUMULATE = getattr(torch._C._functions, "AccumulateGrad", None)
+
+
+@dataclass
+class Heard:
+    """A call that was heard.
+
+    Attributes
+    ----------
+    number : int
+        1 for the first.
+    kind : str
+        ``backward`` or ``grad``.
+    place : Place or None
+    chain : tuple of (str, int)
+        File and line of each own frame that was running, the innermost first.
+    retain, create : bool
+    parent : Heard or None
+        The call inside which this one was made.
+    began : int
+        The number of the next Node to be made in this thread, when it began.
+    thread : int
+    step : int
+        How many optimizer steps had been made.
+    nodes : int
+        How many Nodes it ran.
+    rerun : int
+        How many of them an earlier call had run through.
+    tracked : bool
+        Whether its Nodes were marked as freed by it.
+    """
+
+    number: int
+    kind: str
+    place: Place | None
+    chain: tuple[tuple[str, int], ...]
+    retain: bool
+    create: bool
+    parent: Heard | None
+    began: int
+    thread: int
+    step: int
+    nodes: int = 0
+    rerun: int = 0
+    tracked: bool = False
+    failed: bool = False
+
+    @property
+    def line(self) -> int | None:
+        """The line of the call."""
+        return None if self.place is None else self.place.line
+
+    def is_inside(self, other: Heard) -> bool:
+        """Say whether this call was made inside another one."""
+        parent = self.parent
+        while parent is not None:
+            if parent is other:
+                return True
+            parent = parent.parent
+        return False
+
+
+class History:
+    """The calls heard: the first ones and the latest."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, Heard] = {}
+
+    def add(self, heard: Heard) -> None:
+        """Remember a call; somewhere in the middle, old ones are forgotten."""
+        self._calls[heard.number] = heard
+        if len(self._calls) > FIRST_CALLS + LATEST_CALLS:
+            self._calls.pop(heard.number - LATEST_CALLS, None)
+
+    def get(self, number: object) -> Heard | None:
+        """Return a call by its number."""
+        return self._calls.get(number) if isinstance(number, int) else None
+
+    def since(self, number: int, thread: int) -> list[Heard]:
+        """Return a thread's calls that began after the Node with a number was made."""
+        return [one for one in self._calls.values() if one.began > number and one.thread == thread]
+
+
+@dataclass
+class Ran:
+    """The live Nodes that a call ran: drop it soon, it keeps them alive.
+
+    Attributes
+    ----------
+    roots : list of torch.autograd.graph.Node
+    fresh : list of torch.autograd.graph.Node
+        Those that no call had run through before.
+    again : list of (torch.autograd.graph.Node, int)
+        The others, and the number of the last call that did.
+    """
+
+    roots: list[Any]
+    fresh: list[Any]
+    again: list[tuple[Any, int]]
+
+
+def mark_run(heard: Heard, roots: Iterable[Any], targets: frozenset[Any] | None) -> Ran | None:
+    """Write into the Nodes that a call ran that it did, and whether it freed them.
+
+    Parameters
+    ----------
+    heard : Heard
+    roots : iterable of torch.autograd.graph.Node
+    targets : frozenset of torch.autograd.graph.Node, optional
+        Where the pass ended, if not at the leaves (``inputs=``).
+
+    Returns
+    -------
+    Ran or None
+        None where a graph has become so deep that it is left alone.
+    """
+    if walk.any_too_deep():
+        return None
+    starts = [root for root in roots if root is not None]
+    found = _few(starts)
+    if found is None:
+        walked = walk.walk(starts)
+        found = walked.nodes
+        heard.tracked = not walked.left_out
+    else:
+        heard.tracked = True
+    if targets is not None:
+        found = leading_to(found, targets, heard.kind == "grad")
+    ran = Ran(starts, [], [])
+    for node in found:
+        metadata = node.metadata
+        before = metadata.get(RAN_IN)
+        if before is None:
+            ran.fresh.append(node)
+        else:
+            ran.again.append((node, before))
+        metadata[RAN_IN] = heard.number
+        if not heard.retain:
+            metadata.setdefault(FREED_BY, heard.number)
+    heard.nodes, heard.rerun = len(found), len(ran.again)
+    for root in starts:
+        root.metadata.setdefault(ROOT_OF, heard.number)
+    return ran
+
+
+def _few(starts: list[Any]) -> list[Any] | None:
+    """Return the Nodes of a small new graph; None for any other, which wants a careful walk."""
+    found: dict[Any, None] = dict.fromkeys(starts)
+    todo = list(found)
+    while todo:
+        node = todo.pop()
+        if type(node) is _ACCUMULATE:
+            del found[node]
+            continue
+        if RAN_IN in node.metadata or len(found) > FEW_NODES:
+            return None
+        for following, _ in node.next_functions:
+            if following is not None and following not in found:
+                found[following] = None
+                todo.append(following)
+    return list(found)
+
+
+def leading_to(nodes: list[Any], targets: frozenset[Any], is_grad: bool) -> list[Any]:
+    """Return those Nodes (the first to run first) that lie on a way to the targets."""
+    ordered = sorted(nodes, key=lambda node: int(node._sequence_nr()))  # the oldest first
+    needed: set[Any] = set(targets)
+    run = []
+    for node in ordered:
+        on_the_way = any(following in needed for following, _ in node.next_functions)
+        if on_the_way:
+            needed.add(node)
+        if on_the_way or (node in targets and not is_grad):
+            run.append(node)
+    run.reverse()
+    return run

@@ -1,0 +1,262 @@
+"""Notice what raises nothing and is most likely not meant.
+
+A notice on right code is worse than none: each rule below asks for a pattern that no right
+program shows, and for its repetition.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+
+from secondpass import sources, walk
+from secondpass.calls import Call
+from secondpass.history import Heard, History, Ran
+from secondpass.holders import NAMES, Held
+from secondpass.places import Place
+from secondpass.report import Notice
+
+GROWING = 3
+"""A graph must have grown in so many calls in a row, each running all of the last one's Nodes."""
+
+KEPT = 4
+"""So many graphs of one call's line must be alive, each of another step."""
+
+MANY = 50
+"""So many graphs of one call's line are too many, even where they are dropped at times."""
+
+_ALIVE = "secondpass.alive"
+_VIEWS = (
+    "View", "T", "Transpose", "Permute", "Expand", "Squeeze", "Unsqueeze", "Slice", "Select",
+    "AsStrided", "Unbind", "Split", "SplitWithSizes", "Alias", "Diagonal", "Unfold", "Narrow",
+    "ReshapeAlias", "UnsafeView", "ViewAsReal", "ViewAsComplex", "Numpy_T", "MT", "Mt",
+)  # fmt: skip
+
+
+class _Alive:
+    """Lies in a Node's metadata: a weak reference to it says whether the Node lives."""
+
+    __slots__ = ("__weakref__", "names", "step")
+
+    def __init__(self, step: int, names: list[Held]) -> None:
+        self.step = step
+        self.names = names  # the Node's own list: text only
+
+
+@dataclass
+class _Line:
+    """What is known of the calls that one line makes."""
+
+    place: Place
+    calls: int = 0
+    sizes: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=GROWING))
+    alive: list[weakref.ref[_Alive]] = field(default_factory=list)
+    kept: tuple[str, int] | None = None  # a name that holds them, and how many
+
+
+@dataclass
+class _Grad:
+    """A ``.grad`` that was used: what it was when it was last looked at."""
+
+    owner: weakref.ref[torch.Tensor]
+    grad: weakref.ref[torch.Tensor]
+    version: int
+    untouched: bool = False  # it was as it had been left when the running call began
+    added: Heard | None = None  # the call that added to it after its use
+
+
+class Notices:
+    """Hears what the listener hears, and optimizers' steps."""
+
+    def __init__(self, history: History) -> None:
+        self.steps = 0
+        self._history = history
+        self._lines: dict[tuple[str, int], _Line] = {}
+        self._used: weakref.WeakKeyDictionary[Any, list[_Grad]] = weakref.WeakKeyDictionary()
+        self._stepped: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._found: dict[tuple[str, int | None], Notice] = {}
+
+    def found(self) -> tuple[Notice, ...]:
+        """Return the notices so far, one per kind and line."""
+        kept = [_kept_notice(line) for line in self._lines.values() if line.kept is not None]
+        return tuple([*self._found.values(), *kept])
+
+    # ---- what is heard
+
+    def begin(self, call: Call, heard: Heard) -> None:
+        """Hear that a call begins: which used gradients has nobody reset?"""
+        for grads in self._used.values():
+            grads[:] = [one for one in grads if _still_there(one)]
+
+    def end(self, call: Call, heard: Heard, ran: Ran | None) -> None:
+        """Hear that a call has ended well."""
+        for grads in self._used.values():
+            for one in grads:
+                grad = one.grad()
+                if grad is not None and grad._version != one.version:
+                    one.version = grad._version
+                    if one.untouched and one.added is None:
+                        one.added = heard
+        if ran is None or heard.place is None:
+            return
+        line = self._lines.setdefault(
+            (heard.place.file, heard.place.line), _Line(heard.place)
+        )
+        line.calls += 1
+        self._see_growth(line, heard)
+        self._see_kept(line, heard, ran)
+        self._see_stale(heard, ran)
+
+    def step(self, optimizer: Any, frame: FrameType | None) -> None:
+        """Hear that an optimizer has made a step."""
+        self.steps += 1
+        self._stepped[optimizer] = self.steps
+        for one in self._used.get(optimizer, ()):
+            grad, owner = one.grad(), one.owner()
+            if one.added is None or grad is None or owner is None or owner.grad is not grad:
+                continue
+            if one.version == grad._version or _is_there(grad):
+                self._say(
+                    "grad-accumulated",
+                    one.added.line,
+                    "this call added to gradients that a step() had already used: they were "
+                    "never set to zero in between",
+                )
+        self._used[optimizer] = _samples(optimizer)
+
+    # ---- the rules
+
+    def _see_growth(self, line: _Line, heard: Heard) -> None:
+        line.sizes.append((heard.nodes, heard.rerun))
+        sizes = list(line.sizes)
+        grows = all(
+            earlier[0] < later[0] and earlier[1] < later[1]
+            for earlier, later in zip(sizes, sizes[1:], strict=False)
+        )
+        if len(sizes) == GROWING and grows:
+            self._say(
+                "graph-grows",
+                heard.line,
+                f"the graph grows with every call ({', '.join(str(one) for one, _ in sizes)} "
+                "Nodes): each pass runs through all earlier ones again",
+            )
+
+    def _see_kept(self, line: _Line, heard: Heard, ran: Ran) -> None:
+        oldest = ran.fresh[-1:]
+        for node in {*ran.roots, *oldest}:
+            names = node.metadata.setdefault(NAMES, [])
+            alive = node.metadata[_ALIVE] = _Alive(heard.step, names)
+            line.alive.append(weakref.ref(alive))
+        living = [one for ref in line.alive if (one := ref()) is not None]
+        line.alive = [weakref.ref(one) for one in living]
+        steps = {one.step for one in living}
+        if self.steps == 0:
+            line.kept = None
+            return
+        many = len(steps) >= MANY
+        if many or (len(steps) >= KEPT and len(steps) == line.calls):
+            line.kept = _holder(living), len(steps)
+        elif line.kept is not None and len(steps) < line.kept[1]:
+            line.kept = None
+
+    def _see_stale(self, heard: Heard, ran: Ran) -> None:
+        for node, number in ran.again:
+            earlier = self._history.get(number)
+            if earlier is None or earlier.step >= heard.step or _is_view(node):
+                continue
+            stepped = {
+                id(one)
+                for optimizer, step in self._stepped.items()
+                if step > earlier.step
+                for group in optimizer.param_groups
+                for one in group["params"]
+            }
+            leaves = walk.walk([node]).leaves
+            if any(id(leaf.variable) in stepped for leaf in leaves):
+                self._say(
+                    "stale-root",
+                    heard.line,
+                    f"this call ran again through a graph that call {number} had run through "
+                    "before the last step(): its values are those of the old weights",
+                )
+            return  # one look per call is enough
+
+    def read(self, grad: torch.Tensor, place: Place) -> None:
+        """Hear that a line used a leaf's ``.grad``."""
+
+    def _say(self, kind: str, line: int | None, why: str) -> None:
+        self._found.setdefault((kind, line), Notice(kind, line, why))
+
+
+def _samples(optimizer: Any) -> list[_Grad]:
+    """Return two of an optimizer's gradients, as they are right after a step."""
+    having = [
+        one for group in optimizer.param_groups for one in group["params"] if one.grad is not None
+    ]
+    return [
+        _Grad(weakref.ref(one), weakref.ref(one.grad), one.grad._version)
+        for one in {id(one): one for one in (*having[:1], *having[-1:])}.values()
+    ]
+
+
+def _still_there(one: _Grad) -> bool:
+    """Say whether a used gradient has not been reset; note whether it was touched at all."""
+    grad, owner = one.grad(), one.owner()
+    if grad is None or owner is None or owner.grad is not grad:
+        return False
+    if grad._version == one.version:
+        one.untouched = _is_there(grad)  # .data.zero_() leaves the version as it is
+        return one.untouched
+    # Somebody wrote into it: set it to zero, or scaled it on purpose.
+    one.version = grad._version
+    return one.added is not None and _is_there(grad)
+
+
+def _is_there(grad: torch.Tensor) -> bool:
+    try:
+        return bool(grad.detach().ne(0).any())
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
+def _is_view(node: Any) -> bool:
+    """Say whether a Node made another look at the same memory: that is never out of date."""
+    name = str(node.name()).rstrip("0123456789").removesuffix("Backward")
+    return name in _VIEWS
+
+
+def _holder(living: list[_Alive]) -> str:
+    """Return the name of the container that holds most of some graphs."""
+    counts: dict[str, int] = {}
+    for one in living:
+        for name in {held.name.partition("[")[0] for held in one.names if "[" in held.name}:
+            counts[name] = counts.get(name, 0) + 1
+    return max(counts, key=lambda name: counts[name]) if counts else ""
+
+
+def _kept_notice(line: _Line) -> Notice:
+    name, many = line.kept or ("", 0)
+    what = f"`{name}` keeps" if name else "something keeps"
+    why = (
+        f"{what} the graphs of {many} calls alive: store loss.item() or .detach(), not the tensor "
+        "with its graph"
+    )
+    return Notice("graphs-kept", _storing_line(line.place, name) or line.place.line, why)
+
+
+def _storing_line(place: Place, name: str) -> int | None:
+    """Return the line of ``history.append(…)``."""
+    import ast
+
+    tree = sources.tree_of(place.file) if name else None
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in ("append", "extend", "appendleft", "add"):
+                if sources.text_of(node.func.value) == name:
+                    return node.lineno
+    return None
