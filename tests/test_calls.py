@@ -1,12 +1,15 @@
 """Every backward call is heard, once, and nothing of torch's is left changed."""
 
+import subprocess
+import sys
 import threading
 import traceback
 
 import pytest
 import torch
-from secondpass import calls
 from torch.autograd.variable import Variable
+
+from secondpass import calls
 
 
 class Notebook:
@@ -105,6 +108,32 @@ def test_a_failed_call_is_told_and_its_traceback_is_torchs_own():
     stop()
     assert listened == bare
     assert [call.failed for call in listener.heard] == [False, True]
+
+
+@pytest.mark.parametrize("flags", [[], ["-Werror"], ["-Wignore:::torch.autograd.graph"]])
+def test_a_warning_of_the_engine_reads_as_without_us(flags):
+    """The engine warns once in a process, so each run has its own."""
+
+    def run(listen):
+        code = f"""
+import torch
+from secondpass import calls
+class Quiet:
+    def begin(self, call): pass
+    def end(self, call): pass
+if {listen}:
+    calls.listen(Quiet())
+x = torch.ones(1, requires_grad=True)
+(x**2).backward(create_graph=True)
+"""
+        done = subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True)
+        return done.returncode, done.stderr
+
+    bare = run(listen=False)
+    assert ("create_graph=True will create a reference cycle" in bare[1]) == (
+        len(flags) < 1 or "error" in flags[0]
+    )
+    assert run(listen=True) == bare
 
 
 def test_the_engine_is_torchs_own_when_nobody_listens():

@@ -63,7 +63,7 @@ def test_parameters_are_named_by_their_module():
 
 
 def test_names_come_from_the_innermost_frame_and_not_from_ipythons_history():
-    x, _3, Out = leaf(), leaf(), {1: leaf()}  # noqa: N806
+    x, _3, Out = leaf(), leaf(), {1: leaf()}
 
     def inner(renamed):
         return names_now()[id(x)]

@@ -8,13 +8,16 @@ torch's own engine is back in its place.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType, TracebackType
 from typing import Any, Protocol
 
+import torch
 from torch.autograd.variable import Variable
 
 from secondpass.places import Place, here
@@ -169,16 +172,16 @@ class _Engine:
             for listener in heard:
                 _tell(listener, "begin", call)
             try:
-                results = self._engine.run_backward(
-                    tensors, grad_tensors, keep_graph, create_graph, inputs, *args, **kwargs
+                results = _run(
+                    self._engine,
+                    (tensors, grad_tensors, keep_graph, create_graph, inputs, *args),
+                    kwargs,
                 )
             except BaseException as error:
                 call.error = error
                 call.failed = True
-                # A bare raise adds no entry: the traceback reads as it does without us.
-                traceback = error.__traceback__
-                error.__traceback__ = None if traceback is None else traceback.tb_next
-                raise
+                error.__traceback__ = _without_ours(error.__traceback__)
+                raise  # a bare raise adds no entry: the traceback reads as it does without us
             if call.kind == "grad":
                 call.results = tuple(results)
             return results
@@ -189,6 +192,42 @@ class _Engine:
             finally:
                 stack.pop()
                 call.let_go()
+
+
+def _as_torchs_own(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function stand where torch's own call of its engine stands.
+
+    A warning that the engine raises names the line that called it, and filters look at that
+    line's module: both must read as they do with nobody listening.
+    """
+    torchs = torch.autograd.graph
+    try:
+        source, first = inspect.getsourcelines(torchs._engine_run_backward)
+    except (AttributeError, OSError, TypeError):
+        return function
+    for number, line in enumerate(source, first):
+        if ".run_backward(" in line:
+            code = function.__code__
+            here = max(line for _, _, line in code.co_lines() if line is not None)
+            moved = code.replace(
+                co_filename=torchs.__file__,
+                co_name="_engine_run_backward",
+                co_firstlineno=code.co_firstlineno + number - here,
+            )
+            return FunctionType(moved, vars(torchs))
+    return function
+
+
+@_as_torchs_own
+def _run(engine, arguments, keywords):  # type: ignore[no-untyped-def]
+    return engine.run_backward(*arguments, **keywords)
+
+
+def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
+    """Leave out the entries of `_Engine.run_backward` and `_run`, with which it begins."""
+    for _ in range(2):
+        traceback = None if traceback is None else traceback.tb_next
+    return traceback
 
 
 def _tell(listener: Listener, what: str, call: Call) -> None:

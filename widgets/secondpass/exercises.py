@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import re
 import string
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +61,19 @@ def predict(question: str, *choices: object, answer: object = ...) -> Prediction
     return Prediction(question=question, choices=list(texts), given=given)
 
 
-def check(answer: object, truth: object, *, look: str = "") -> None:
+def check(
+    answer: object, truth: object, *, run: Callable[[Any], object] | None = None, look: str = ""
+) -> None:
     """Print how an answer stands: right, not yet, or not answered yet. It never raises.
 
     Parameters
     ----------
     answer : Prediction, value or function
-        ``...`` counts as not answered. A function is called and what it returns is judged.
+        ``...``, and a function with nothing in it, count as not answered.
     truth : value or function
         What torch gave. A function is called; a RuntimeError that it raises is its outcome.
+    run : function, optional
+        Runs torch with the answer; what it returns must be the truth, not the answer itself.
     look : str, optional
         Where to look after an answer that is not right.
 
@@ -80,11 +85,13 @@ def check(answer: object, truth: object, *, look: str = "") -> None:
     >>> check(predict("How much is `x.grad`?", answer=1), x.grad)
     Right.
     >>> check(2, x.grad, look="the edge from Add to x")
-    Not yet. Look at: the edge from Add to x.
+    Not yet. Look at: the edge from Add to x
     >>> check(..., x.grad)
     Not answered yet.
+    >>> check(lambda x: x * 5, 5, run=lambda f: torch.func.grad(f)(torch.tensor(1.0)))
+    Right.
     """
-    print(_verdict(answer, truth, look))
+    print(_verdict(answer, truth, run, look))
 
 
 class Prediction(anywidget.AnyWidget):
@@ -153,30 +160,39 @@ def _code(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
-def _verdict(answer: object, truth: object, look: str) -> str:
-    given = _outcome(answer)
-    if given is ... or (given is None and callable(answer)):
+def _verdict(answer: object, truth: object, run: Callable[[Any], object] | None, look: str) -> str:
+    if isinstance(answer, Prediction):
+        answer = answer.answer
+    if answer is ... or _is_empty(answer):
         return NOT_ANSWERED
     found = _outcome(truth)
     if isinstance(found, Exception) and not isinstance(found, RuntimeError):
         return f"This could not be checked: {_headline(found)} Were the cells above run?"
+    given = answer if run is None else _outcome(lambda: run(answer))
     if _agree(given, found):
         return RIGHT
     verdict = NOT_YET
     if isinstance(given, Exception):
-        verdict += f" Your code raised {_headline(given)}"
-    return f"{verdict} Look at: {look.rstrip('.')}." if look else verdict
+        verdict += f" It raised {_headline(given)}"
+    return f"{verdict} Look at: {look}" if look else verdict
 
 
-def _outcome(thing: Any) -> object:
+def _is_empty(answer: object) -> bool:
+    """Say whether an answer is a function that is still to be written: ``def f(x): ...``."""
+
+    def empty() -> None: ...
+
+    code = getattr(answer, "__code__", None)
+    return code is not None and code.co_code == empty.__code__.co_code
+
+
+def _outcome(thing: object) -> object:
     """Return a value, or what a function returns or raises."""
-    if isinstance(thing, Prediction):
-        return thing.answer
     if not callable(thing) or isinstance(thing, torch.Tensor):
         return thing
     try:
         return thing()
-    except Exception as error:  # the outcome, whatever it is: a check never raises
+    except Exception as error:  # whatever it is: a check never raises
         return error
 
 

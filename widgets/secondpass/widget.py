@@ -59,7 +59,8 @@ class AutogradGraph(anywidget.AnyWidget):
         slider does.
     """
 
-    _esm = STATIC / "widget.js"
+    # As text: anywidget watches a path for changes, which keeps every view alive for ever.
+    _esm = (STATIC / "widget.js").read_text("utf-8")
     _css = STYLE
     _recording = traitlets.Dict().tag(sync=True)
     _svg = traitlets.Unicode().tag(sync=True)
