@@ -35,7 +35,10 @@ class ForwardRan:
         titles = [node.record.title for node in nodes]
         kept = [slot.name for slots in all_slots for slot in slots if slot.state != saved.NONE]
         line = nodes[0].line
-        text = "The forward pass made" if line is None else f"Line {line.line} ran: it made"
+        text = "The forward pass made"
+        if line is not None:
+            where = line.where[0].upper() + line.where[1:]
+            text = f"{where} ran: it made"
         states: dict[str, SlotState] = {}
         for node, slots in zip(nodes, all_slots, strict=True):
             states |= slot_states(node.id, slots)

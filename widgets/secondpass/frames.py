@@ -98,7 +98,7 @@ class CallRecord:
         if self.inside is not None:
             parts.append(f"inside call {self.inside}")
         if self.place is not None:
-            parts.append(f"line {self.place.line}")
+            parts.append(self.place.where)
         if self.kind == "grad":
             parts.append("autograd.grad")
         if self.create_graph:

@@ -41,6 +41,18 @@ class Place:
     code: str
     function: str
 
+    @property
+    def where(self) -> str:
+        """The line for a sentence: ``line 3``; ``In [9] line 3`` in a notebook of many cells.
+
+        Examples
+        --------
+        >>> Place("train.py", 3, "loss.backward()", "train").where
+        'line 3'
+        """
+        cell = f"{self.file} " if self.file.startswith("In [") else ""
+        return f"{cell}line {self.line}"
+
     def to_dict(self) -> dict[str, object]:
         """Return the keys ``file``, ``line``, ``code``, ``function`` of a report."""
         return {

@@ -333,7 +333,7 @@ class Recorder:
         if slot.freed_by is None:
             return ""
         place = self.calls[slot.freed_by - 1].place
-        return f" by call {slot.freed_by}" + ("" if place is None else f" (line {place.line})")
+        return f" by call {slot.freed_by}" + ("" if place is None else f" ({place.where})")
 
     def _note(self, frame: Frame) -> None:
         self._add(Noted(frame))

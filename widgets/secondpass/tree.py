@@ -89,7 +89,7 @@ def _leaf_text(leaf: Leaf, again: bool) -> str:
 
 
 def _node_text(node: Node) -> str:
-    line = f"  line {node.line.line}" if node.line is not None else ""
+    line = f"  {node.line.where}" if node.line is not None else ""
     born = f"  made by call {node.born_in}" if node.born_in is not None else ""
     slots = [slot for slot in node.slots if slot.state != NONE]
     saves = ", ".join(map(str, slots)) or "nothing"
