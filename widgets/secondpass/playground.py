@@ -27,7 +27,7 @@ FILENAME = "playground"
 
 
 class Playground(ipywidgets.VBox):  # type: ignore[misc]
-    """Controls that build a snippet, the snippet, and the replay of what it did.
+    """Controls that build a snippet, and the replay of it beside its lines.
 
     Parameters
     ----------
@@ -81,16 +81,15 @@ class Playground(ipywidgets.VBox):  # type: ignore[misc]
         self.code = ""
         self.error = ""
         self._ran: Snippet | None = None
-        self._shown_code = ipywidgets.HTML()
         self._message = ipywidgets.HTML()
         self.view = AutogradGraph(_nothing_recorded())
-        self.children = (*self._controls(), self._shown_code, self._message, self.view)
+        self.children = (*self._controls(), self.view, self._message)
         self.observe(self._run, list(_CHOICES))
         self._run()
 
     def _controls(self) -> list[ipywidgets.Widget]:
-        style = {"description_width": "9em"}
-        wide = {"width": "24em"}
+        style = {"description_width": "11em"}
+        wide = {"width": "26em"}
         expression = ipywidgets.Combobox(
             description="y =",
             options=EXPRESSIONS,
@@ -114,7 +113,7 @@ class Playground(ipywidgets.VBox):  # type: ignore[misc]
         }
         for name, control in controls.items():
             traitlets.link((self, name), (control, "value"))
-        grid = ipywidgets.Layout(grid_template_columns="repeat(auto-fill, minmax(24em, 1fr))")
+        grid = ipywidgets.Layout(grid_template_columns="repeat(auto-fill, minmax(26em, 1fr))")
         return [ipywidgets.GridBox(list(controls.values()), layout=grid)]
 
     def _run(self, _: Any = None) -> None:
@@ -129,7 +128,6 @@ class Playground(ipywidgets.VBox):  # type: ignore[misc]
             self._message.value = _note(self.error)
             return
         recording, self.error = run(self.code)
-        self._shown_code.value = f"<pre>{html.escape(self.code)}</pre>"
         self._message.value = _note(self.error) if self.error else ""
         self.view.recording = recording
 
@@ -186,4 +184,7 @@ def _dropdown(name: str, options: tuple[str, ...], style: Any, layout: Any) -> i
 
 
 def _note(text: str) -> str:
-    return f'<p role="alert"><b>Stopped.</b> {html.escape(text)}</p>'
+    return (
+        '<p role="alert" style="line-height: 1.5; margin: 0.5em 0">'
+        f"<b>Stopped.</b> {html.escape(text)}</p>"
+    )
