@@ -657,6 +657,7 @@ class Camera {
     this.x = 0;
     this.y = 0;
     this.scale = 1;
+    this.shown = 0;
     this.touched = false;
     this.frame = 0;
     this.dragged = false;
@@ -703,13 +704,14 @@ class Camera {
     const height = this.stage.clientHeight || LOWEST;
     this.x = this.#within(this.x, this.picture.width, width / this.scale);
     this.y = this.#within(this.y, this.picture.height, height / this.scale);
-    svg.setAttribute("width", String(width));
-    svg.setAttribute("height", String(height));
-    const round = (/** @type {number} */ value) => Math.round(value * 100) / 100;
-    svg.setAttribute(
-      "viewBox",
-      `${round(this.x)} ${round(this.y)} ${round(width / this.scale)} ${round(height / this.scale)}`,
-    );
+    // The drawing keeps its size and is moved as a whole: nothing in it is laid out or painted anew.
+    if (this.shown !== this.scale) {
+      this.shown = this.scale;
+      svg.style.width = `${this.picture.width * this.scale}px`;
+      svg.style.height = `${this.picture.height * this.scale}px`;
+    }
+    const [left, top] = [this.x, this.y].map((value) => Math.round(-value * this.scale));
+    svg.style.transform = `translate(${left}px, ${top}px)`;
   }
 
   zoom(/** @type {number} */ by, left = this.stage.clientWidth / 2, top = this.stage.clientHeight / 2) {
