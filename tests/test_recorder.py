@@ -45,6 +45,8 @@ def test_the_first_articles_loop_zeroes_each_time():
             x.grad.zero_()
     story = [(f.kind, f.after) for f in recording.frames if f.kind in ("accumulate", "zero")]
     assert story == [("accumulate", "4"), ("zero", "0"), ("accumulate", "4"), ("zero", "0")]
+    zeroed = [frame.line.code for frame in recording.frames if frame.kind == "zero"]
+    assert zeroed == ["x.grad.zero_()"] * 2
 
 
 def test_setting_the_gradient_to_none_is_a_reset_too():
@@ -56,6 +58,48 @@ def test_setting_the_gradient_to_none_is_a_reset_too():
     y.backward()
     assert texts(recording, "zero") == ["x.grad was reset: 4 → None"]
     assert texts(recording, "accumulate")[1] == "Call 2: x.grad = 4"
+
+
+def test_every_frame_knows_its_line():
+    with record() as recording:
+        x = leaf()
+        y = x.exp()
+        y = y.sin()
+        y.backward()
+        with torch.no_grad():
+            x.grad.mul_(2)
+            y.add_(1)
+    assert [(frame.kind, frame.line and frame.line.code) for frame in recording.frames] == [
+        ("forward", "y = x.exp()"),
+        ("forward", "y = y.sin()"),
+        ("call", "y.backward()"),
+        ("node", "y = y.sin()"),
+        ("node", "y = x.exp()"),
+        ("accumulate", None),
+        ("return", "y.backward()"),
+        ("write", "x.grad.mul_(2)"),
+    ]
+
+
+def test_a_write_to_a_saved_tensor_knows_its_line():
+    with record() as recording:
+        x = leaf()
+        h = x.exp()
+        y = h.sum()
+        y.backward(retain_graph=True)
+        h.detach().add_(1)
+    frame = recording.frames[-1]
+    assert (frame.kind, frame.line.code) == ("write", "h.detach().add_(1)")
+
+
+def test_a_forward_pass_alone_is_recorded_too():
+    with record() as recording:
+        x = leaf()
+        h = x * 3
+        y = h.exp()
+    assert [frame.line.code for frame in recording.frames] == ["h = x * 3", "y = h.exp()"]
+    assert [root.name for root in recording.graph.roots] == ["y"]
+    assert y.grad_fn is not None
 
 
 def test_the_rebuilt_graph_is_a_second_graph():

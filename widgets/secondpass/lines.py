@@ -71,17 +71,19 @@ def stop() -> None:
 
 
 @contextlib.contextmanager
-def tracing() -> Iterator[None]:
-    """Hear the lines that run inside, where the calling code carries no marks.
+def tracing(ran: Callable[[FrameType, int], None] | None = None) -> Iterator[None]:
+    """Hear the lines that run inside, whether or not the code carries marks.
 
     A tracer that is there already (a debugger's, a coverage tool's) goes on hearing everything.
+
+    Parameters
+    ----------
+    ran : callable, optional
+        Told after each line of the person's own code: its frame and its number. It must not read
+        the frame's variables.
     """
-    frame = own_frame(sys._getframe(2))
-    if frame is None or (line_log.is_on() and marks.is_marked(frame.f_code.co_names)):
-        yield
-        return
     line_log.switch(+1)
-    tracer = _Tracer(frame)
+    tracer = _Tracer(own_frame(sys._getframe(2)), ran)
     try:
         yield
     finally:
@@ -106,10 +108,13 @@ def pause_tracing() -> Callable[[], None]:
 class _Tracer:
     """Closes gaps at every line, call and return of the person's own frames."""
 
-    def __init__(self, frame: FrameType) -> None:
+    def __init__(
+        self, frame: FrameType | None, ran: Callable[[FrameType, int], None] | None
+    ) -> None:
         self.before = sys.gettrace()
+        self._ran = ran
         self._frames: list[tuple[FrameType, Any]] = []
-        outer: FrameType | None = frame
+        outer = frame
         while outer is not None:
             if is_own(outer.f_code.co_filename):
                 self._frames.append((outer, outer.f_trace))
@@ -145,6 +150,8 @@ class _Tracer:
             nonlocal line, others
             if line_log.is_behind():
                 line_log.close_gap(frame, line)
+            if self._ran is not None:
+                self._ran(frame, line)
             line = frame.f_lineno
             if others is not None:
                 others = others(frame, event, arg)

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import torch
@@ -16,12 +17,17 @@ from secondpass.events import Event, ForwardRan, Noted, slot_states
 from secondpass.frames import CallRecord, Frame, SlotState, listed
 from secondpass.graph import Node
 from secondpass.hooks import WatchedCall
+from secondpass.places import Place, place_in
 from secondpass.reader import GraphReader, LineOf
 from secondpass.saved import Slot, bytes_text
 from secondpass.values import value_text
 
 FRAME_LIMIT = 4_000
 """Frames of one recording: a loop of a thousand passes must not fill the browser."""
+
+
+FEW = 32
+"""Up to so many Nodes, and as many leaves, are looked at after every line."""
 
 
 class Recorder:
@@ -139,20 +145,48 @@ class Recorder:
 
     # ---- between calls
 
-    def catch_up(self) -> None:
-        """Note what changed outside calls: ``.grad`` reset or edited, saved tensors written."""
+    def line_ran(self, frame: FrameType, line: int) -> None:
+        """Note what a line of the person's own code changed, where there is little to look at."""
+        if 0 < len(self.reader.leaves) <= FEW and len(self.reader.nodes) <= FEW:
+            self.catch_up(lambda: place_in(frame.f_code, line))
+
+    def add_unused(self, variables: Mapping[str, Any], since: int) -> None:
+        """Read the graphs of variables made since a sequence number, when no call was heard."""
+        made = [
+            (node, name, one)
+            for name, one in variables.items()
+            if isinstance(one, torch.Tensor)
+            and not one._is_view()  # reading a stale view's grad_fn would make a Node
+            and one.grad_fn is not None
+            and walk.age(node := one.grad_fn) >= since
+        ]
+        for node, name, tensor in sorted(made, key=lambda one: -walk.age(one[0])):
+            if self.reader.id_of(node) is None:
+                known_before = set(self.reader.nodes)
+                self.reader.add_roots([tensor], {**names.names_of(variables), id(tensor): name})
+                self._add_forward(set(self.reader.nodes) - known_before)
+        self._see_leaves()
+
+    def catch_up(self, line: Callable[[], Place | None] = lambda: None) -> None:
+        """Note what changed outside calls: ``.grad`` reset or edited, saved tensors written.
+
+        Parameters
+        ----------
+        line : callable
+            Gives the line that did it, where that is known; asked only if something changed.
+        """
         with self._lock:
             count = len(self.events)
             for key, known in self.reader.leaves.items():
                 leaf = known.tensor()
                 if leaf is not None and not known.grad.stands(leaf):
-                    self._add_grad_change(key, leaf)
-            self._add_gone()
-            self._add_writes()
+                    self._add_grad_change(key, leaf, line())
+            self._add_gone(line)
+            self._add_writes(line)
             if len(self.events) > count:
                 self.told()
 
-    def _add_grad_change(self, key: str, leaf: torch.Tensor) -> None:
+    def _add_grad_change(self, key: str, leaf: torch.Tensor, line: Place | None) -> None:
         before = self.reader.leaves[key].grad.text
         after = self.reader.see_grad(key).text
         if before == after:  # another tensor of the same value, such as zeros anew
@@ -166,12 +200,13 @@ class Recorder:
                 f"{name}.grad {what}: {before} → {after}",
                 leaf=name,
                 leaf_id=key,
+                line=line,
                 before=before,
                 after=after,
             )
         )
 
-    def _add_gone(self) -> None:
+    def _add_gone(self, line: Callable[[], Place | None]) -> None:
         gone = self.reader.drop_dead()
         if gone:
             states: dict[str, SlotState] = {}
@@ -179,9 +214,9 @@ class Recorder:
                 states |= slot_states(node_id, list(changed.values()))
             titles = [self.reader.nodes[node_id].record.title for node_id in gone]
             text = f"Nothing refers to {listed(titles)} any more: gone, with the saved tensors."
-            self._note(Frame("write", text, slots=states))
+            self._note(Frame("write", text, line=line(), slots=states))
 
-    def _add_writes(self) -> None:
+    def _add_writes(self, line: Callable[[], Place | None]) -> None:
         """Add a frame for each Node of which a saved tensor was changed in place."""
         for node in walk.walk(self._living_starts()).nodes:
             changed = self.reader.refresh(node)
@@ -194,7 +229,7 @@ class Recorder:
                     "pass that needs it will stop there."
                 )
                 states = slot_states(node_id, list(changed.values()))
-                self._note(Frame("write", text, node=node_id, slots=states))
+                self._note(Frame("write", text, node=node_id, line=line(), slots=states))
 
     def _living_starts(self) -> list[Any]:
         living = [known.tensor() for known in self.reader.roots]

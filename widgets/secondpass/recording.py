@@ -92,12 +92,16 @@ def record() -> Iterator[Recording]:
     """
     recorder = Recorder(lines.line_of_number, follow_all=True)
     recorder.listen()
+    since = lines.number_now()
     try:
-        with lines.tracing():
+        with lines.tracing(recorder.line_ran):
             yield Recording(recorder)
     finally:
         recorder.stop()
         recorder.catch_up()
+        frame = places.own_frame(sys._getframe(1))
+        if not recorder.calls and frame is not None:
+            recorder.add_unused(next(names.variables_of(frame)), since)
 
 
 def follow(tensors: Sequence[torch.Tensor]) -> Recording:
