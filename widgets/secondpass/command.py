@@ -124,14 +124,14 @@ class Ending:
     def end_in(self, error: BaseException, runner: CodeType) -> None:
         """Prepare Python's own last words for an exception that ended the program."""
         self._error = error
-        error.__traceback__ = trimmed(error.__traceback__, runner)
+        shown = error.__traceback__ = trimmed(error.__traceback__, runner)
         if isinstance(error, SystemExit):
             self._explain(error)  # Python says nothing about it, and calls no hook
             return
         hook = sys.excepthook  # the program may have set its own
 
         def show(kind: type[BaseException], value: BaseException, traceback: object) -> None:
-            shown = value.__traceback__ = trimmed(value.__traceback__, runner)
+            value.__traceback__ = shown  # without our frames, which were put back on the way out
             sys.excepthook = hook
             hook(kind, value, shown)
             self._explain(value)

@@ -147,7 +147,9 @@ def _fix(cut: Cut | None, heard: Heard) -> tuple[Fix, ...]:
     line = cut.place.line
     if cut.what in _OFF:
         why = "gradients are off there: let the forward pass that is to be learned from run outside"
-        return (Fix("enable-grad", line, "with torch.no_grad():  # only around the evaluation", why),)
+        return (
+            Fix("enable-grad", line, "with torch.no_grad():  # only around the evaluation", why),
+        )
     if cut.what == "checkpoint":
         code = cut.place.code.replace("use_reentrant=True", "use_reentrant=False")
         return (
@@ -315,12 +317,12 @@ class _Reader:
 
     def __init__(self) -> None:
         self.frozen: Cut | None = None
-        self._seen: set[tuple[str, int, int]] = set()
+        self._seen: set[tuple[int, int]] = set()
         self._depth = 0
 
     def cut_in(self, node: ast.expr, scope: _Scope) -> Cut | None:
         """Return the last cut on the way to an expression's value, None where none is found."""
-        key = (scope.place.file, getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
+        key = id(node), scope.place.line
         if key in self._seen or self._depth > _DEEPEST or not isinstance(node, ast.expr):
             return None
         self._seen.add(key)
@@ -373,9 +375,7 @@ class _Reader:
             return self.cut_in(scope.arguments[node.id], scope.outer)
         return None
 
-    def _stores(
-        self, name: str, scope: _Scope, before: int
-    ) -> Iterator[tuple[ast.stmt, ast.expr]]:
+    def _stores(self, name: str, scope: _Scope, before: int) -> Iterator[tuple[ast.stmt, ast.expr]]:
         """Yield what a variable was given, the last before a line first."""
         found = []
         for statement in _statements(scope.tree):
@@ -524,9 +524,7 @@ class _Reader:
             value = scope.value_of(one)
             if isinstance(value, torch.Tensor) and value.requires_grad:
                 return True
-            if isinstance(value, torch.nn.Module) and any(
-                True for _ in value.parameters()
-            ):
+            if isinstance(value, torch.nn.Module) and any(True for _ in value.parameters()):
                 return True
             if isinstance(value, types.FunctionType) and is_own(value.__code__.co_filename):
                 return True

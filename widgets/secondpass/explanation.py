@@ -53,6 +53,11 @@ def carriers_of(failure: Failure) -> tuple[Carrier, ...]:
     tensor by name, what the making line assigned to, and the function around it, are named.
     """
     found: list[Carrier] = []
+    freed_by = failure.freed_by
+    if freed_by is not None and family_of(failure) == NESTED:
+        inner = advice.receiver(freed_by.place) if not _same_line(freed_by, failure.heard) else ""
+        if inner and freed_by.place is not None:
+            found.append(Carrier(inner, freed_by.place.function))
     for held in sorted(failure.carriers, key=lambda one: _distance(failure, one)):
         carrier = Carrier(held.name, held.where)
         if carrier not in found:

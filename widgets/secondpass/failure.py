@@ -379,7 +379,7 @@ def _function_in(traceback: TracebackType | None) -> str:
 
 
 def _is_custom(node: Any) -> bool:
-    return hasattr(node, "saved_tensors") and hasattr(node, "save_for_backward")
+    return hasattr(type(node), "save_for_backward")  # on the class: asking the Node may raise
 
 
 def _hides(node: Any) -> bool:

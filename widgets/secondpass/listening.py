@@ -166,6 +166,8 @@ def start() -> None:
     _undo.append(lines.stop)
     _undo.append(calls.listen(_listener))
     _undo.append(_hear_steps(_listener))
+    writes.readers.append(_listener.notices.read)
+    _undo.append(writes.readers.clear)
 
 
 def stop() -> None:

@@ -70,6 +70,17 @@ class _Grad:
     added: Heard | None = None  # the call that added to it after its use
 
 
+@dataclass
+class _Read:
+    """A ``.grad`` that a line of the person's own has used."""
+
+    grad: weakref.ref[torch.Tensor]
+    version: int
+    key: int
+    untouched: bool = False
+    added: Heard | None = None
+
+
 class Notices:
     """Hears what the listener hears, and optimizers' steps."""
 
@@ -79,6 +90,7 @@ class Notices:
         self._lines: dict[tuple[str, int], _Line] = {}
         self._used: weakref.WeakKeyDictionary[Any, list[_Grad]] = weakref.WeakKeyDictionary()
         self._stepped: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._reads: dict[int, _Read] = {}
         self._found: dict[tuple[str, int | None], Notice] = {}
 
     def found(self) -> tuple[Notice, ...]:
@@ -92,6 +104,12 @@ class Notices:
         """Hear that a call begins: which used gradients has nobody reset?"""
         for grads in self._used.values():
             grads[:] = [one for one in grads if _still_there(one)]
+        for number, read in list(self._reads.items()):
+            grad = read.grad()
+            if grad is None or grad._version != read.version or not _is_there(grad):
+                del self._reads[number]
+            else:
+                read.untouched = True
 
     def end(self, call: Call, heard: Heard, ran: Ran | None) -> None:
         """Hear that a call has ended well."""
@@ -102,11 +120,14 @@ class Notices:
                     one.version = grad._version
                     if one.untouched and one.added is None:
                         one.added = heard
+        for read in self._reads.values():
+            grad = read.grad()
+            if grad is not None and grad._version != read.version and read.untouched:
+                read.version = grad._version
+                read.added = read.added or heard
         if ran is None or heard.place is None:
             return
-        line = self._lines.setdefault(
-            (heard.place.file, heard.place.line), _Line(heard.place)
-        )
+        line = self._lines.setdefault((heard.place.file, heard.place.line), _Line(heard.place))
         line.calls += 1
         self._see_growth(line, heard)
         self._see_kept(line, heard, ran)
@@ -186,8 +207,31 @@ class Notices:
                 )
             return  # one look per call is enough
 
-    def read(self, grad: torch.Tensor, place: Place) -> None:
-        """Hear that a line used a leaf's ``.grad``."""
+    def read(self, grad: torch.Tensor, key: int) -> None:
+        """Hear that a line used a leaf's ``.grad``.
+
+        A leaf that no optimizer owns has no step() that tells when its gradient was used. So: the
+        same line has used it twice, and a call has added to it in between.
+        """
+        known = self._reads.get(id(grad))
+        if known is not None and known.grad() is grad and known.added is not None:
+            if known.key == key and known.version == grad._version and not self._owned(grad):
+                self._say(
+                    "grad-accumulated",
+                    known.added.line,
+                    "this call added to a .grad that had been used before: it was never set to "
+                    "None or zero in between",
+                )
+        if len(self._reads) < 64 or known is not None:
+            self._reads[id(grad)] = _Read(weakref.ref(grad), grad._version, key)
+
+    def _owned(self, grad: torch.Tensor) -> bool:
+        return any(
+            one.grad is grad
+            for optimizer in self._stepped
+            for group in optimizer.param_groups
+            for one in group["params"]
+        )
 
     def _say(self, kind: str, line: int | None, why: str) -> None:
         self._found.setdefault((kind, line), Notice(kind, line, why))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -28,6 +29,8 @@ STEPS = 16
 """Steps remembered of one optimizer, the latest."""
 
 _compiling = torch.compiler.is_dynamo_compiling
+
+readers: list[Callable[[torch.Tensor, int], None]] = []  # who wants to hear of `read`
 
 _written: OrderedDict[int, list[tuple[int, int]]] = OrderedDict()  # storage -> (version, line key)
 _switched: list[int] = []  # the keys of lines after which gradients were off
@@ -54,6 +57,15 @@ def wrote_in(value: Any, *path: str) -> None:
         value = _attribute(value, name)
     if isinstance(value, torch.Tensor):
         note_write(value, sys._getframe(1))
+
+
+def read(value: Any) -> Any:
+    """Note that a line uses a ``.grad``, and return it."""
+    if isinstance(value, torch.Tensor) and readers and not _compiling():
+        key = line_log.table.key_of(sys._getframe(1))
+        for tell in readers:
+            tell(value, key)
+    return value
 
 
 def switched() -> None:
@@ -138,9 +150,7 @@ def note_step(optimizer: Any, frame: FrameType | None) -> None:
 def stepped_after(tensor: torch.Tensor, version: int) -> Place | None:
     """Return the line of the first step that wrote into a parameter after it had a version."""
     for optimizer, steps in list(_steps.items()):
-        storages = [
-            storage_of(one) for group in optimizer.param_groups for one in group["params"]
-        ]
+        storages = [storage_of(one) for group in optimizer.param_groups for one in group["params"]]
         storage = storage_of(tensor)
         if storage is None or storage not in storages:
             continue
