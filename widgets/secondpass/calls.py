@@ -234,14 +234,19 @@ def _tell(listener: Listener, what: str, call: Call) -> None:
     try:
         getattr(listener, what)(call)
     except Exception as error:
-        # Where warnings are turned into errors, this one must not become the person's error.
-        with contextlib.suppress(RuntimeWarning):
-            warnings.warn(
-                f"secondpass could not follow a backward call ({type(error).__name__}: {error}); "
-                "the call itself was not disturbed. Please report this.",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+        say_not_followed(error)
+
+
+def say_not_followed(error: Exception) -> None:
+    """Warn that an error of ours ended the following of a call; it must not become the person's."""
+    # Where warnings are turned into errors, this one must not become the person's error either.
+    with contextlib.suppress(RuntimeWarning):
+        warnings.warn(
+            f"secondpass could not follow a backward call ({type(error).__name__}: {error}); "
+            "the call itself was not disturbed. Please report this.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def _stack() -> list[Call]:

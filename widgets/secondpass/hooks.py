@@ -7,13 +7,14 @@ were is read when the next thing happens.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from secondpass import saved
-from secondpass.calls import Call, current_call
+from secondpass.calls import Call, current_call, say_not_followed
 from secondpass.events import Event, Landed, NodeRan
 from secondpass.reader import GraphReader, KnownNode, Reading
 from secondpass.values import Value
@@ -48,6 +49,7 @@ class WatchedCall:
         self.updated: list[str] = []  # names of the leaves whose .grad this call has changed
         self.freed: dict[str, int] = {}  # slots that this call has freed, and their bytes
         self.started: list[str] = []  # ids of Nodes whose function has begun and not ended
+        self._is_lost = False  # an error of ours ended the following
         self._call = call
         self._reader = reader
         self._add = add
@@ -100,6 +102,20 @@ class WatchedCall:
     def _is_running(self) -> bool:
         return current_call() in (self._call, None)  # None: one of torch's device threads
 
+    def _only_looking(self, look: Callable[..., None]) -> Callable[..., None]:
+        """Return a hook that looks while this call runs, and cannot make it fail."""
+
+        def hook(*gradients: Sequence[Any]) -> None:
+            if self._is_lost or not self._is_running():
+                return
+            try:
+                look(*gradients)
+            except Exception as error:  # ours: raised here, it would end the person's pass
+                self._is_lost = True
+                say_not_followed(error)
+
+        return hook
+
     def _hook_node(
         self, node: Any, known: KnownNode, edges: Sequence[tuple[str | None, int, int]]
     ) -> None:
@@ -107,18 +123,15 @@ class WatchedCall:
         came_in: list[Value] = []
 
         def before(gradients: Sequence[Any]) -> None:
-            if self._is_running():
-                self.settle()
-                came_in[:] = [
-                    self._arrived((node_id, output), gradient)
-                    for output, gradient in enumerate(gradients)
-                    if gradient is not None
-                ]
-                self.started.append(node_id)
+            self.settle()
+            came_in[:] = [
+                self._arrived((node_id, output), gradient)
+                for output, gradient in enumerate(gradients)
+                if gradient is not None
+            ]
+            self.started.append(node_id)
 
         def after(gradients: Sequence[Any], outputs: Sequence[Any]) -> None:
-            if not self._is_running():
-                return
             self.settle()  # a pass inside this Node may have left one
             self.started.remove(node_id)
             measured = [
@@ -136,22 +149,22 @@ class WatchedCall:
                     self._arriving.setdefault((source, output), []).append((identity, value))
             self._ran = NodeRan(self.number, known, tuple(came_in), going)
 
-        self._handles += [node.register_prehook(before), node.register_hook(after)]
+        self._handles.append(node.register_prehook(self._only_looking(before)))
+        self._handles.append(node.register_hook(self._only_looking(after)))
 
     def _hook_leaf(self, accumulate: Any, leaf_id: str) -> None:
         def before(gradients: Sequence[Any]) -> None:
-            if self._is_running():
-                self.settle()
-                if gradients[0] is not None:
-                    incoming = self._arrived((leaf_id, 0), gradients[0])
-                    self._reader.see_grad(leaf_id)
-                    self._adding = leaf_id, incoming
+            self.settle()
+            if gradients[0] is not None:
+                incoming = self._arrived((leaf_id, 0), gradients[0])
+                self._reader.see_grad(leaf_id)
+                self._adding = leaf_id, incoming
 
         def after(_: Sequence[Any], __: Sequence[Any]) -> None:
-            if self._is_running():
-                self._settle_leaf()
+            self._settle_leaf()
 
-        self._handles += [accumulate.register_prehook(before), accumulate.register_hook(after)]
+        self._handles.append(accumulate.register_prehook(self._only_looking(before)))
+        self._handles.append(accumulate.register_hook(self._only_looking(after)))
 
     def _settle_leaf(self) -> None:
         """Add the event of a leaf whose gradient has landed; a user's hook may run in between."""
@@ -186,9 +199,9 @@ def _value(gradient: torch.Tensor, identity: Identity, seen: Sequence[Seen]) -> 
 
 def _identity(gradient: torch.Tensor) -> Identity:
     """Return what two tensors have in common that hold the same numbers in the same memory."""
-    try:
-        if gradient.is_contiguous():
-            return gradient.data_ptr(), gradient._version, gradient.numel()
-        return gradient.data_ptr(), gradient._version, *gradient.shape, *gradient.stride()
-    except (RuntimeError, NotImplementedError):  # no storage: sparse, meta, subclasses
-        return (-id(gradient),)
+    if type(gradient) is torch.Tensor:  # a subclass has its own say
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # no storage: sparse, nested
+            if gradient.is_contiguous():
+                return gradient.data_ptr(), gradient._version, gradient.numel()
+            return gradient.data_ptr(), gradient._version, *gradient.shape, *gradient.stride()
+    return (-id(gradient),)

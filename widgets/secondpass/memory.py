@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 
 
 class HeldBytes:
@@ -23,10 +24,10 @@ class HeldBytes:
 
     def __init__(self) -> None:
         self.total = 0
-        self._slots: dict[str, tuple[object, int]] = {}
-        self._users: Counter[object] = Counter()
+        self._slots: dict[str, tuple[Hashable, int]] = {}
+        self._users: Counter[Hashable] = Counter()
 
-    def hold(self, slot: str, *, storage: int | None, nbytes: int) -> None:
+    def hold(self, slot: str, *, storage: Hashable, nbytes: int) -> None:
         """Count a slot's storage; a storage that cannot be told from others counts by itself."""
         self.release(slot)
         identity = slot if storage is None else storage

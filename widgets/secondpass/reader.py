@@ -7,7 +7,7 @@ keeps its shape and bytes after its saved tensor was freed.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from secondpass import saved, walk
 from secondpass.graph import Edge, Graph, Leaf, Node, Root
 from secondpass.memory import HeldBytes
 from secondpass.places import Place
-from secondpass.saved import Slot, short_type, type_name
+from secondpass.saved import Slot, short_type, type_name, type_text
 from secondpass.values import SeenGradient, Value, value_text
 
 _FINAL = (saved.FREED, saved.NONE)  # a slot in this state stays in it
@@ -269,7 +269,7 @@ class GraphReader:
             self._set_slots(known, [(slot, None) for slot in slots])
         return changed
 
-    def _set_slots(self, known: KnownNode, pairs: Sequence[tuple[Slot, int | None]]) -> None:
+    def _set_slots(self, known: KnownNode, pairs: Sequence[tuple[Slot, Hashable]]) -> None:
         for slot in known.slots:
             self.held.release(f"{known.id}.{slot.name}")
         for slot, storage in pairs:
@@ -283,7 +283,7 @@ class GraphReader:
             return
         if isinstance(tensor, torch.Tensor):
             record = Root(
-                names.get(id(tensor), "result"), _type(tensor), value_text(tensor), source
+                names.get(id(tensor), "result"), type_text(tensor), value_text(tensor), source
             )
         else:  # a GradientEdge: a place in a graph, without a value
             record = Root("gradient edge", "", "", source)
@@ -295,7 +295,12 @@ class GraphReader:
             key = f"l{len(self.leaves)}"
             name = names.get(id(tensor), f"leaf {len(self.leaves) + 1}")
             known = KnownLeaf(
-                key, name, weakref.ref(tensor), Value(tensor), SeenGradient(tensor), _type(tensor)
+                key,
+                name,
+                weakref.ref(tensor),
+                Value(tensor),
+                SeenGradient(tensor),
+                type_text(tensor),
             )
             self.leaves[key] = known
             self._leaf_ids[id(tensor)] = key
@@ -380,7 +385,7 @@ def check_roots(tensors: Sequence[Any]) -> None:
 
 
 def _why_no_graph(tensor: torch.Tensor) -> str:
-    what = f"This tensor ({_type(tensor)}) has no graph: "
+    what = f"This tensor ({type_text(tensor)}) has no graph: "
     if tensor.requires_grad:
         return (
             what + "it is a leaf, nothing was computed to make it. Compute something from it "
@@ -407,14 +412,14 @@ def _why_no_graph(tensor: torch.Tensor) -> str:
 
 def _merged(
     before: Mapping[str, Slot],
-    read: list[tuple[Slot, int | None]],
+    read: list[tuple[Slot, Hashable]],
     freed_by: int | None,
-) -> list[tuple[Slot, int | None]]:
+) -> list[tuple[Slot, Hashable]]:
     """Join what is read now with what is known: a freed slot keeps its shape and its bytes.
 
     A list of slots refuses as a whole once freed: ``indices`` then stands for ``indices[0]`` ….
     """
-    merged: list[tuple[Slot, int | None]] = []
+    merged: list[tuple[Slot, Hashable]] = []
     for slot, storage in read:
         known = [one for name, one in before.items() if _is_part(name, slot.name)]
         if slot.state not in (saved.FREED, saved.UNKNOWN) or not known:
@@ -429,10 +434,6 @@ def _merged(
 
 def _is_part(name: str, whole: str) -> bool:
     return name == whole or name.startswith(f"{whole}[")
-
-
-def _type(tensor: torch.Tensor) -> str:
-    return short_type(type_name(tensor.dtype), tuple(tensor.shape))
 
 
 def _outputs(node: Any) -> Sequence[tuple[torch.dtype, tuple[int, ...]] | None]:

@@ -8,7 +8,7 @@ reads the second, and the first only where no hook can run.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,8 @@ class Slot:
     name : str
         As torch names it: ``self``, ``result``, ``tensors[0]``.
     shape : tuple of int or None
-        None where nothing lies in the slot, or it cannot be seen.
+        None where nothing lies in the slot, or it cannot be seen. A length that varies, as in a
+        nested tensor, is text: ``j1``.
     dtype : str or None
         ``float32``, ``int64`` …
     nbytes : int or None
@@ -45,7 +46,7 @@ class Slot:
     """
 
     name: str
-    shape: tuple[int, ...] | None
+    shape: tuple[int | str, ...] | None
     dtype: str | None
     nbytes: int | None
     state: str
@@ -84,12 +85,10 @@ def read_slots(node: Any) -> tuple[Slot, ...]:
     return tuple(slot for slot, _ in read_slots_and_storages(node))
 
 
-def read_slots_and_storages(
-    node: Any, *, see_changes: bool = True
-) -> list[tuple[Slot, int | None]]:
+def read_slots_and_storages(node: Any, *, see_changes: bool = True) -> list[tuple[Slot, Hashable]]:
     """Read the slots of a Node, each with the identity of the storage it keeps alive.
 
-    The number is ``untyped_storage()._cdata``: two slots with one number share their bytes.
+    It is the number ``untyped_storage()._cdata``: two slots with one number share their bytes.
     Without ``see_changes`` a tensor modified in place counts as held, which is faster to say.
     """
     names = _raw_names(node.__class__)
@@ -117,7 +116,7 @@ def describe(slot: Slot) -> str:
     return text if slot.nbytes is None else f"{text} {bytes_text(slot.nbytes)}"
 
 
-def short_type(dtype: str | None, shape: tuple[int, ...]) -> str:
+def short_type(dtype: str | None, shape: tuple[int | str, ...]) -> str:
     """Return ``f32[2×3]`` for a float32 tensor of two rows and three columns; ``f32`` for a scalar.
 
     Examples
@@ -137,6 +136,12 @@ def short_type(dtype: str | None, shape: tuple[int, ...]) -> str:
             name = short + name[len(long) :]
             break
     return f"{name}[{'×'.join(map(str, shape))}]" if shape else name
+
+
+def type_text(tensor: torch.Tensor) -> str:
+    """Return type and shape of a tensor in short; ``f32[?]`` where it has no plain shape."""
+    shape = _shape(tensor)
+    return short_type(type_name(tensor.dtype), ("?",) if shape is None else shape)
 
 
 @functools.cache
@@ -172,7 +177,7 @@ def _shows_nothing(node: Any) -> bool:
     return name.endswith("CopySlices") or "CppNode" in name
 
 
-def _read(node: Any, raw: str, see_changes: bool) -> Iterator[tuple[Slot, int | None]]:
+def _read(node: Any, raw: str, see_changes: bool) -> Iterator[tuple[Slot, Hashable]]:
     name = raw.removeprefix(_RAW)
     try:
         content = getattr(node, raw)
@@ -187,7 +192,7 @@ def _read(node: Any, raw: str, see_changes: bool) -> Iterator[tuple[Slot, int | 
         yield _read_one(f"{name}[{index}]" if several else name, place, changed)
 
 
-def _read_one(name: str, place: Any, changed: bool) -> tuple[Slot, int | None]:
+def _read_one(name: str, place: Any, changed: bool) -> tuple[Slot, Hashable]:
     """Read one SavedTensor; the caller drops it at once, for it dangles when its Node dies."""
     data = place.data
     if place.unpack_hook is not None:
@@ -215,15 +220,30 @@ def _was_changed(node: Any, name: str) -> bool:
     return False
 
 
-def _facts(
-    data: Any,
-) -> tuple[tuple[int, ...] | None, str | None, int | None, int | None]:
+def _facts(data: Any) -> tuple[tuple[int | str, ...] | None, str | None, int | None, Hashable]:
     """Return shape, dtype, bytes and identity of the storage, as far as they can be had."""
     if not isinstance(data, torch.Tensor):
         return None, None, None, None
-    shape, dtype = tuple(data.shape), type_name(data.dtype)
+    shape, dtype = _shape(data), type_name(data.dtype)
     try:
-        storage = data.untyped_storage()
-        return shape, dtype, int(storage.nbytes()), int(storage._cdata)
-    except (RuntimeError, NotImplementedError):  # sparse, mkldnn, subclasses
+        storages = {one._cdata: one.nbytes() for one in _storages(data)}
+    except (RuntimeError, NotImplementedError):  # sparse, mkldnn
         return shape, dtype, None, None
+    identity = next(iter(storages)) if len(storages) == 1 else frozenset(storages)
+    return shape, dtype, sum(storages.values()), identity
+
+
+def _shape(tensor: torch.Tensor) -> tuple[int | str, ...] | None:
+    try:
+        return tuple(one if type(one) is int else str(one) for one in tensor.shape)
+    except RuntimeError:  # a strided nested tensor has no shape
+        return None
+
+
+def _storages(tensor: torch.Tensor) -> Iterator[Any]:
+    """Yield the storages of a tensor; one that wraps others has no memory but theirs."""
+    if not hasattr(type(tensor), "__tensor_flatten__"):
+        yield tensor.untyped_storage()
+        return
+    for name in tensor.__tensor_flatten__()[0]:  # type: ignore[attr-defined]
+        yield from _storages(getattr(tensor, name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -32,15 +33,19 @@ class Value:
     __slots__ = ("_dtype", "_norm", "_numbers", "_shape", "_shares")
 
     def __init__(self, value: torch.Tensor) -> None:
-        self._dtype, self._shape = value.dtype, value.shape
+        self._dtype = value.dtype
+        self._shape: torch.Size | None = None
         self._numbers: Any = None
         self._norm: float | None = None
         self._shares: tuple[float, float, float] | None = None
         try:
-            # Under create_graph the gradients have graphs of their own.
-            with contextlib.nullcontext() if not torch.is_grad_enabled() else torch.no_grad():
+            self._shape = value.shape
+            if type(value) in _PLAIN and not torch.is_grad_enabled() and not _any_mode():
                 self._measure(value)
-        except (RuntimeError, NotImplementedError, TypeError):  # meta, fake, sparse, subclasses
+            elif type(value).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+                with _unheard():
+                    self._measure(value)
+        except (RuntimeError, NotImplementedError, TypeError):  # meta, fake, sparse, nested
             pass
 
     def _measure(self, value: torch.Tensor) -> None:
@@ -75,14 +80,16 @@ class Value:
             numbers = self._numbers
             while isinstance(numbers, list) and len(numbers) == 1:
                 (numbers,) = numbers
-            return _nested(numbers if self._shape.numel() == 1 else self._numbers)
-        kind = short_type(type_name(self._dtype), tuple(self._shape))
+            return _nested(self._numbers if isinstance(numbers, list) else numbers)
+        shape = ("?",) if self._shape is None else tuple(self._shape)
+        kind = short_type(type_name(self._dtype), shape)
         if self._norm is None or self._shares is None:
             return kind
         parts = [f"norm {number_text(self._norm)}"]
         for label, share in zip(("zeros", "NaN", "inf"), self._shares, strict=True):
             if share:
-                parts.append(f"{max(1, round(100 * share))} % {label}")
+                percent = max(1, round(100 * share)) if share < 0.99 else int(100 * share)
+                parts.append(f"{percent} % {label}")
         return f"{kind} {', '.join(parts)}"
 
 
@@ -104,6 +111,23 @@ def number_text(number: complex) -> str:
     if isinstance(number, bool) or isinstance(number, int):
         return str(number)
     return f"{number:.4g}" if math.isfinite(number) else str(number)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _any_mode() -> bool:
+    """Say whether somebody hears of every op of this thread, as FlopCounterMode does."""
+    modes = torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
+    return bool(modes)
+
+
+@contextlib.contextmanager
+def _unheard() -> Iterator[None]:
+    """Let ops make no graph, run no person's mode and no method of a subclass."""
+    # Under create_graph the gradients have graphs of their own.
+    with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
 
 
 class SeenGradient:
