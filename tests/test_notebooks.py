@@ -15,6 +15,7 @@ from typing import Any
 import nbformat
 import pytest
 from nbval.plugin import get_sanitize_patterns
+
 from regenerate import NOTEBOOKS, ROOT, SANITIZE, WIDGET_VIEW, course
 
 TAGS = {"predict", "exercise", "nbval-ignore-output"}

@@ -21,7 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Error, Locator, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Error,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 QUIET = (
@@ -35,6 +42,19 @@ QUIET = (
 )
 START_SECONDS = 60
 RUN_SECONDS = 120
+WATCH_CELL = """(number) => {
+  const cell = document.querySelectorAll(".jp-CodeCell")[number];
+  let running = false;
+  window.done = 0;
+  new MutationObserver((_, observer) => {
+    const prompt = cell.querySelector(".jp-InputPrompt").textContent;
+    if (running && /\\d/.test(prompt)) {
+      window.done = performance.now();
+      observer.disconnect();
+    }
+    running ||= prompt.includes("*");
+  }).observe(cell, { childList: true, characterData: true, subtree: true });
+}"""
 READY = (  # before all of these, Run All asks for a kernel
     ".jp-CodeCell",
     ".jp-Toolbar-kernelName:has-text('Python 3')",
@@ -43,6 +63,7 @@ READY = (  # before all of these, Run All asks for a kernel
 OWN_ERRORS = (  # what Notebook 7 itself reports when it opens any notebook
     "Cannot read properties of undefined (reading 'schema')",
     "Command 'filebrowser:open-path' not registered.",
+    "/static/notebook/",  # its fonts, asked for before it is logged in
 )
 
 
@@ -170,22 +191,42 @@ class OpenNotebook:
 
     def run_all(self) -> None:
         """Choose Run All Cells from the menu and wait until the last cell is done."""
-        self.page.get_by_role("menuitem", name="Run", exact=True).click()
-        self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-        prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt")
-        expect(prompts.last).to_have_text(f"[{prompts.count()}]:", timeout=RUN_SECONDS * 1000)
+        self._choose("Run All Cells", self.page.locator(".jp-CodeCell").count() - 1)
 
-    def select(self, number: int) -> Locator:
-        """Click into the code cell with this number, counted from 0, and return it."""
-        cell = self.page.locator(".jp-CodeCell").nth(number)
-        cell.locator(".cm-content").click()
-        return cell
+    def run_above(self, number: int) -> None:
+        """Run the code cells above this one through the menu, and stand in it."""
+        self.select(number)
+        self._choose("Run All Above Selected Cell", number - 1)
+        self.select(number)
+
+    def _choose(self, item: str, last: int) -> None:
+        """Choose from the Run menu and wait until the code cell with this number is done."""
+        self.watch(last)
+        self.page.get_by_role("menuitem", name="Run", exact=True).click()
+        self.page.get_by_role("menuitem", name=item, exact=True).click()
+        self.wait_until_done()
+
+    def watch(self, number: int) -> None:
+        """Note in the page, as ``window.done``, when this cell is done; call it before the run."""
+        self.page.evaluate(WATCH_CELL, number)
+
+    def wait_until_done(self) -> None:
+        """Wait for the end of the cell that is watched."""
+        self.page.wait_for_function("window.done", timeout=RUN_SECONDS * 1000)
+
+    def select(self, number: int) -> None:
+        """Click into the code cell with this number."""
+        self.page.locator(".jp-CodeCell").nth(number).locator(".cm-content").click()
 
     def picture(self, name: str) -> None:
         """Keep a picture of the page, where a folder for pictures was given."""
         folder = os.environ.get("SECONDPASS_SCREENSHOTS")
         if folder:
             self.page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def describe(said: ConsoleMessage) -> str:
+    return f"{said.text} [{said.location['url']}]"
 
 
 OpenNotebookFunction = Callable[..., OpenNotebook]
@@ -204,7 +245,7 @@ def open_notebook(browser: Browser, server: Server) -> Iterator[OpenNotebookFunc
         here = OpenNotebook(page, Path(shutil.copy(notebook, folder)))
         opened.append(here)
         page.on("pageerror", lambda error: here.note(str(error)))
-        page.on("console", lambda said: here.note(said.text) if said.type == "error" else None)
+        page.on("console", lambda said: said.type == "error" and here.note(describe(said)))
         page.goto(server.address(here.path, app))
         for sign in READY:
             expect(page.locator(sign).first).to_be_visible(timeout=START_SECONDS * 1000)
