@@ -209,7 +209,7 @@ def _run_script(program: list[str], ending: Ending) -> None:
     filename = os.path.join(os.getcwd(), script)  # as Python names it: not normalised
     if os.path.isdir(script) or _is_zip(script):
         if not os.path.isdir(script) or os.path.exists(os.path.join(script, "__main__.py")):
-            _set_path(script)
+            _set_path(os.path.abspath(script))
             sys.argv = program
             _new_main()
             _run(lambda: _run_as_main("__main__", False), ending)

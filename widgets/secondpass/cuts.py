@@ -319,6 +319,7 @@ class _Reader:
         self.frozen: Cut | None = None
         self._seen: set[tuple[int, int]] = set()
         self._depth = 0
+        self._positions: set[int] = set()  # calls of which the second result is meant
 
     def cut_in(self, node: ast.expr, scope: _Scope) -> Cut | None:
         """Return the last cut on the way to an expression's value, None where none is found."""
@@ -383,8 +384,17 @@ class _Reader:
             names = [getattr(one, "id", None) for one in sources.targets_of(statement)]
             if name in names and isinstance(taken, ast.expr):
                 found.append((statement, taken))
+                self._note_positions(statement, taken, name)
         earlier = [one for one in found if one[0].lineno <= before]
         yield from (earlier or found)[::-1]
+
+    def _note_positions(self, statement: ast.stmt, taken: ast.expr, name: str) -> None:
+        """Note ``_, pick = scores.max(1)``: the second of such a pair are positions."""
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if isinstance(target, ast.Tuple) and isinstance(taken, ast.Call):
+            second = target.elts[1] if len(target.elts) == 2 else None
+            if _called(taken) in _INDEXED and getattr(second, "id", None) == name:
+                self._positions.add(id(taken))
 
     def _attribute(self, node: ast.Attribute, scope: _Scope) -> Cut | None:
         """Follow ``self.x`` to where the class stores it."""
@@ -412,6 +422,8 @@ class _Reader:
         is_method = receiver is not None and not isinstance(known, types.ModuleType)
         operands = [receiver, *inputs] if is_method and receiver is not None else inputs
         own = self._own_function(node, scope)
+        if id(node) in self._positions:
+            return self._first(operands, scope) or self._at(node, scope, _INDICES, f"{name}()")
         if own is None and name in _CUTS and any(self._may_learn(one, scope) for one in operands):
             earlier = self._first(operands, scope)
             return earlier or self._at(node, scope, _CUTS[name], f"{name}()")

@@ -16,7 +16,15 @@ from typing import Any
 import torch
 
 from secondpass import calls, holders, lines, report, saved, walk, writes
-from secondpass.history import FREED_BY, ROOT_OF, Heard, History, leading_to
+from secondpass.history import (
+    FREED_BY,
+    ROOT_OF,
+    Heard,
+    History,
+    Targets,
+    leading_to,
+    nodes_behind,
+)
 from secondpass.holders import Held
 from secondpass.lines import Made
 from secondpass.places import Place, is_own, place_in
@@ -128,14 +136,12 @@ class _Pass:
     ) -> None:
         self.heard, self.history, self.frame = heard, history, frame
         self.kind = call.kind
-        starts = [walk.gradient_node(root) for root in call.roots]
-        self.roots = [start for start in starts if start is not None]
+        self.roots = nodes_behind(call.roots)
         walked = walk.walk(self.roots)
         self.left_out, self.leaves = walked.left_out, walked.leaves
         self.nodes = walked.nodes
         if call.has_inputs:
-            targets = frozenset(walk.gradient_node(one) for one in call.inputs)
-            self.nodes = leading_to(self.nodes, targets, call.kind == "grad")
+            self.nodes = leading_to(self.nodes, Targets(call.inputs), call.kind == "grad")
         self.parents: dict[Any, Any] = {}
         for node in self.nodes:
             for following, _ in node.next_functions:

@@ -127,14 +127,14 @@ class Ran:
     again: list[tuple[Any, int]]
 
 
-def mark_run(heard: Heard, roots: Iterable[Any], targets: frozenset[Any] | None) -> Ran | None:
+def mark_run(heard: Heard, roots: Iterable[Any], targets: Targets | None) -> Ran | None:
     """Write into the Nodes that a call ran that it did, and whether it freed them.
 
     Parameters
     ----------
     heard : Heard
-    roots : iterable of torch.autograd.graph.Node
-    targets : frozenset of torch.autograd.graph.Node, optional
+    roots : iterable of torch.Tensor or GradientEdge
+    targets : Targets, optional
         Where the pass ended, if not at the leaves (``inputs=``).
 
     Returns
@@ -144,7 +144,7 @@ def mark_run(heard: Heard, roots: Iterable[Any], targets: frozenset[Any] | None)
     """
     if walk.any_too_deep():
         return None
-    starts = [root for root in roots if root is not None]
+    starts = nodes_behind(roots)
     found = _few(starts)
     if found is None:
         walked = walk.walk(starts)
@@ -189,16 +189,46 @@ def _few(starts: list[Any]) -> list[Any] | None:
     return list(found)
 
 
-def leading_to(nodes: list[Any], targets: frozenset[Any], is_grad: bool) -> list[Any]:
+class Targets:
+    """Where a pass is to end: the Nodes behind some inputs, and the leaves among them."""
+
+    def __init__(self, inputs: Iterable[Any]) -> None:
+        given = list(inputs)
+        self.nodes = frozenset(nodes_behind(given))
+        self.leaves = frozenset(id(one) for one in given)
+
+    def has(self, node: Any) -> bool:
+        """Say whether a Node is one of them."""
+        if type(node) is _ACCUMULATE:
+            return id(node.variable) in self.leaves or node in self.nodes
+        return node in self.nodes
+
+
+def nodes_behind(tensors: Iterable[Any]) -> list[Any]:
+    """Return the Nodes that made some tensors or stand behind GradientEdges; leaves have none.
+
+    Nothing new is made: `walk.gradient_node` would make a view of a leaf to find its Node.
+    """
+    found = (
+        one.grad_fn if isinstance(one, torch.Tensor) else getattr(one, "node", None)
+        for one in tensors
+    )
+    return [node for node in found if node is not None]
+
+
+def leading_to(nodes: list[Any], targets: Targets, is_grad: bool) -> list[Any]:
     """Return those Nodes (the first to run first) that lie on a way to the targets."""
     ordered = sorted(nodes, key=lambda node: int(node._sequence_nr()))  # the oldest first
-    needed: set[Any] = set(targets)
+    needed: set[Any] = set(targets.nodes)
     run = []
     for node in ordered:
-        on_the_way = any(following in needed for following, _ in node.next_functions)
+        on_the_way = any(
+            following in needed or (following is not None and targets.has(following))
+            for following, _ in node.next_functions
+        )
         if on_the_way:
             needed.add(node)
-        if on_the_way or (node in targets and not is_grad):
+        if on_the_way or (node in targets.nodes and not is_grad):
             run.append(node)
     run.reverse()
     return run

@@ -101,10 +101,8 @@ class Listener:
 
     def _look(self, call: Call, heard: Heard) -> history.Ran | None:
         """Mark the Nodes that ran, and write down which variables hold tensors."""
-        targets = None
-        if call.has_inputs:
-            targets = frozenset(walk.gradient_node(one) for one in call.inputs)
-        ran = history.mark_run(heard, map(walk.gradient_node, call.roots), targets)
+        targets = history.Targets(call.inputs) if call.has_inputs else None
+        ran = history.mark_run(heard, call.roots, targets)
         if not heard.retain and not walk.any_too_deep():
             allowed = 0.05 if heard.number <= WHOLE else 0.002
             holders.collect(sys._getframe(1), allowed)

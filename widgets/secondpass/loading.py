@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import importlib.abc
 import importlib.machinery
 import sys
@@ -31,12 +32,10 @@ def compile_marked(source: str | bytes, filename: str) -> CodeType:
     SyntaxError, ValueError
         As Python's own ``compile``.
     """
-    try:
+    with contextlib.suppress(Exception):  # whatever is wrong, Python itself says it best
         tree = marks.put_marks(ast.parse(source, filename))
-        code = compile(tree, filename, "exec", dont_inherit=True)
-    except Exception:  # whatever is wrong, Python itself says it best
-        code = compile(source, filename, "exec", dont_inherit=True)
-    return code
+        return compile(tree, filename, "exec", dont_inherit=True)
+    return compile(source, filename, "exec", dont_inherit=True)
 
 
 def install_marks() -> None:
@@ -82,14 +81,13 @@ def _itself(value: Any) -> Any:
 
 
 def _get_marked_code(self: SourceFileLoader, name: str) -> CodeType | None:
+    code = None
     path = self.get_filename(name)
-    if not is_own(path):
-        return _get_code(self, name)
-    try:
-        tree = ast.parse(self.get_data(path), path)
-        return compile(marks.put_marks(tree), path, "exec", dont_inherit=True)
-    except Exception:
-        return _get_code(self, name)
+    if is_own(path):
+        with contextlib.suppress(Exception):  # whatever is wrong, Python itself says it best
+            tree = ast.parse(self.get_data(path), path)
+            code = compile(marks.put_marks(tree), path, "exec", dont_inherit=True)
+    return code if code is not None else _get_code(self, name)
 
 
 # Python leaves its own import frames out of a traceback; this one must look like them.
