@@ -183,7 +183,12 @@ def _shared(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, .
     if stepped:
         fixes.append(detach)
         fixes.append(
-            Fix("recompute", failure.heard.line, _made_code(failure), "or run it again after the step")
+            Fix(
+                "recompute",
+                failure.heard.line,
+                _made_code(failure),
+                "or run it again after the step",
+            )
         )
     elif freed_by is not None and freed_by.kind == "grad":
         fixes.append(

@@ -374,7 +374,7 @@ def _function_in(traceback: TracebackType | None) -> str:
     name, inside = "", False
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if code.co_name == "apply" and code.co_filename.endswith("function.py"):
+        if code.co_name.startswith("apply") and code.co_filename.endswith("function.py"):
             inside, name = True, code.co_qualname
         elif inside and is_own(code.co_filename):
             name = code.co_qualname

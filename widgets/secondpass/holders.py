@@ -158,9 +158,7 @@ def _locals(frame: FrameType) -> dict[str, Any]:
 
 
 def _named(variables: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: value for name, value in list(variables.items()) if not _NOT_OURS.fullmatch(name)
-    }
+    return {name: value for name, value in list(variables.items()) if not _NOT_OURS.fullmatch(name)}
 
 
 def _function(name: str) -> str:
@@ -283,9 +281,7 @@ def _slots(kind: type) -> tuple[str, ...]:
     names = [getattr(base, "__slots__", ()) for base in kind.__mro__]
     flat = [name for one in names for name in ((one,) if isinstance(one, str) else one)]
     return tuple(
-        name
-        for name in flat
-        if isinstance(getattr(kind, name, None), types.MemberDescriptorType)
+        name for name in flat if isinstance(getattr(kind, name, None), types.MemberDescriptorType)
     )
 
 
