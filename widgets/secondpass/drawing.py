@@ -283,8 +283,8 @@ def _chip(keys: list[str], label: list[str], top: int, width: int) -> ElementTre
     chip.set("data-slot", clean(keys[0]))
     if len(keys) > 1:
         chip.set("data-slots", clean("|".join(keys)))
-    words = text("name", 9, 16, name)
-    words.append(element("tspan", {"class": "type", "dx": "6"}, kind))
+    words = text("name", 9, 16, f"{name} ")
+    words.append(element("tspan", {"class": "type"}, kind))
     chip.append(words)
     chip.append(text("bytes", inner - 9, 16, size))
     chip.append(text("words", 9, 31, ""))
@@ -299,8 +299,8 @@ def _leaf(name: str, data: RecordingData, width: int, height: int) -> ElementTre
     box = group("leaf", _title(f"{leaf['name']} {leaf['type']}"))
     box.set("data-leaf", name)
     box.append(rectangle(0, 0, width, height, 10))
-    words = text("title mono", PADDING, 24, shown)
-    words.append(element("tspan", {"class": "type", "dx": "8"}, cut(leaf["type"], rest)))
+    words = text("title mono", PADDING, 24, f"{shown} ")
+    words.append(element("tspan", {"class": "type"}, cut(leaf["type"], rest)))
     box.append(words)
     box.append(text("line", width - PADDING, 24, "leaf"))
     column = PADDING + 44
@@ -324,9 +324,9 @@ def _root(name: str, data: RecordingData, width: int, height: int) -> ElementTre
     rest = int((width - 2 * PADDING - 8 - cells(shown) * TITLE) / MONO)
     box = group("root", _title(f"{root['name']} {root['type']} {root['value']}"))
     box.append(rectangle(0, 0, width, height, height // 2))
-    words = text("title mono", width // 2, 26, shown)
+    words = text("title mono", width // 2, 26, f"{shown} " if rest > 1 else shown)
     if rest > 1:
-        words.append(element("tspan", {"class": "type", "dx": "8"}, cut(root["value"], rest)))
+        words.append(element("tspan", {"class": "type"}, cut(root["value"], rest)))
     box.append(words)
     return box
 

@@ -9,12 +9,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from secondpass.fitting import clean
 from secondpass.widget import STATIC, STYLE, AutogradGraph
 
 PAGE_STYLE = """
 :root { color-scheme: light dark; }
-body { margin: 0 auto; max-width: 1180px; padding: 16px; background: #ffffff; }
-@media (prefers-color-scheme: dark) { body { background: #0b0d10; } }
+body { margin: 0 auto; max-width: 1180px; padding: 16px; background: #ffffff; color: #5b6470; }
+h1 { margin: 0 0 12px; font: 15px/1.4 system-ui, sans-serif; overflow-wrap: anywhere; }
+@media (prefers-color-scheme: dark) { body { background: #0b0d10; color: #a3acb8; } }
 img { max-width: 100%; height: auto; background: #ffffff; }
 """
 
@@ -63,12 +65,12 @@ def save(view: Any, path: str | Path) -> Path:
 
 def page(view: AutogradGraph) -> str:
     """Return a whole HTML page around the player of a view."""
-    title = html.escape(view.sentence)
+    title = html.escape(clean(view._recording["summary"]))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy()}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{style()}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{title}</title>\n<style>{style()}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
         f'{player(view)}\n</main>\n<script type="module">{script()}</script>\n</body>\n</html>\n'
     )
 

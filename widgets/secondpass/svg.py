@@ -29,4 +29,6 @@ def rectangle(x: int, y: int, width: int, height: int, radius: int, kind: str = 
 
 def text(kind: str, x: int, y: int, words: str) -> Element:
     """Return a line of text; its class decides where it is anchored."""
-    return element("text", {"class": kind, "x": str(x), "y": str(y)}, words)
+    made = element("text", {"class": kind, "x": str(x), "y": str(y)}, words)
+    made.tail = " "  # so that whoever reads the texts of a box aloud keeps them apart
+    return made

@@ -66,7 +66,8 @@ class AutogradGraph(anywidget.AnyWidget):
     _svg = traitlets.Unicode().tag(sync=True)
     _tree = traitlets.Unicode().tag(sync=True)  # instead of the picture, where none can be laid out
     _open = traitlets.List(traitlets.Unicode(), allow_none=True, default_value=None).tag(sync=True)
-    step = traitlets.Int(0).tag(sync=True)
+    # Without echo: a late one would throw the player back to where it was.
+    step = traitlets.Int(0).tag(sync=True, echo_update=False)
 
     def __init__(self, recording: Recorded, *, step: int | None = None, **unknown: Any) -> None:
         if unknown:

@@ -366,6 +366,15 @@ const ICONS = {
 };
 
 /**
+ * Jupyter takes keys, arrows among them, before they get here, unless the element that has the
+ * focus says not to. With Shift, Ctrl or Cmd held they are Jupyter's: Shift+Enter runs the cell.
+ */
+function claimKeys(/** @type {any} */ event) {
+  const claimed = !(event.shiftKey || event.ctrlKey || event.metaKey);
+  event.target.toggleAttribute("data-lm-suppress-shortcuts", claimed);
+}
+
+/**
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @returns {HTMLElementTagNameMap[T]}
@@ -419,7 +428,7 @@ class Picture {
     this.width = Number(this.svg.getAttribute("width"));
     this.height = Number(this.svg.getAttribute("height"));
     views += 1;
-    /** @type {Map<string, {element: SVGGElement, kind: string, id: string, shown: string, members: string[], leaves: string[], roots: string[]}>} */
+    /** @type {Map<string, {element: SVGGElement, kind: string, id: string, shown: string, title: string, members: string[], leaves: string[], roots: string[], words?: string}>} */
     this.boxes = new Map();
     /** @type {{element: Element, node: string, keys: string[], words: Element|null, shown: string}[]} */
     this.chips = [];
@@ -439,11 +448,16 @@ class Picture {
       if (element.id) element.id = `sp${views}-${id}`;
       element.setAttribute("role", "button");
       element.setAttribute("tabindex", "-1");
+      if (kind === "group" || kind === "frame") element.setAttribute("aria-expanded", String(kind === "frame"));
+      // A button is called by the texts in it. A title would stand in their place; the details
+      // tell what it would have told.
+      const title = element.querySelector("title")?.textContent ?? "";
+      for (const one of element.querySelectorAll("title")) one.remove();
       element.dataset.class = element.getAttribute("class") ?? "";
       const members = list(element.getAttribute("data-members"));
       const leaves = list(element.getAttribute("data-leaves"));
       const roots = list(element.getAttribute("data-roots"));
-      this.boxes.set(id, { element, kind, id, shown: "", members, leaves, roots });
+      this.boxes.set(id, { element, kind, id, shown: "", title, members, leaves, roots });
       for (const chip of element.querySelectorAll("g[data-slot]")) {
         const keys = (chip.getAttribute("data-slots") ?? chip.getAttribute("data-slot") ?? "").split("|");
         this.chips.push({ element: chip, node: id, keys, words: chip.querySelector(".words"), shown: "" });
@@ -530,15 +544,15 @@ class Picture {
     const place = box.element.querySelector("g.stack");
     const lands = landing && old !== undefined && state.marks[box.id] === "now";
     place.replaceChildren(
-      ...segmentsOf(stack, room).map(({ kind, words, left, width, title }) =>
+      ...segmentsOf(stack, room).flatMap(({ kind, words, left, width }) => [
         makeSvg(
           "g",
           { class: kind + (lands && kind.endsWith("last") ? " landing" : "") },
-          makeSvg("title", {}, clean(title)),
           makeSvg("rect", { class: "box", x: left, y: 0, width, height: 24, rx: 4 }),
           makeSvg("text", { x: left + Math.floor(width / 2), y: 16 }, words),
         ),
-      ),
+        " ",
+      ]),
     );
     if (!stack.segments.length) {
       const none = cut(stack.grad ?? "None", Math.floor(room / LETTER));
@@ -646,7 +660,7 @@ class Picture {
 // ---- 4 Pan and zoom ---------------------------------------------------------------------------
 
 const TALLEST = 580;
-const LOWEST = 300;
+const LOWEST = 330;
 const SMALLEST = 0.72;
 
 /** Shows a part of the picture; a wheel without ctrl scrolls the page as ever. */
@@ -828,7 +842,6 @@ class Source {
       parts.push(heading);
       source.lines.forEach((text, index) => {
         const number = make("span", "number", String(source.first + index));
-        number.setAttribute("aria-hidden", "true");
         const code = text.slice(0, 400).replace(/\t/g, "    ").replace(HIDDEN, "\ufffd");
         const line = make("div", "code-line", number, make("span", "code", code));
         line.dataset.line = `${place}:${source.first + index}`;
@@ -1017,7 +1030,7 @@ function detailsOf(/** @type {Recording} */ data, /** @type {Picture|null} */ pi
     fact("value", clean(root.value));
   } else if (box) {
     const members = [...box.members, ...box.leaves];
-    heading = box.element.querySelector("title")?.textContent ?? "";
+    heading = box.title;
     if (box.kind === "frame") fact("group", "open");
     else fact("inside", `${members.length.toLocaleString("en")} in all`);
     below = make("ul", "");
@@ -1028,7 +1041,7 @@ function detailsOf(/** @type {Recording} */ data, /** @type {Picture|null} */ pi
     }
     if (members.length > LISTED) below.append(make("li", "", `and ${members.length - LISTED} more`));
   }
-  return [make("h3", "", clean(heading, 300)), make("dl", "", ...parts), ...(below ? [below] : [])];
+  return [make("div", "subject", clean(heading, 300)), make("dl", "", ...parts), ...(below ? [below] : [])];
 }
 
 function nodeWords(/** @type {State} */ state, /** @type {string} */ id) {
@@ -1164,6 +1177,7 @@ class Player {
     const root = make("div", "secondpass", view);
     root.setAttribute("role", "group");
     root.setAttribute("aria-label", "Autograd graph");
+    for (const kind of ["focusin", "keydown", "keyup"]) root.addEventListener(kind, claimKeys);
     root.addEventListener("keydown", (event) => this.onKey(event));
     this.stage.addEventListener("click", (event) => this.onClick(event));
     this.stage.addEventListener("pointerover", (event) => this.hover(event));
@@ -1246,7 +1260,6 @@ class Player {
     this.at = step;
     const frame = step ? data.frames[step - 1] : null;
     this.picture?.paint(this.state, landing);
-    this.#name();
     this.memory.show(this.state, step);
     const call = data.calls.find((one) => one.number === frame?.call);
     this.source.mark("now", frame?.line ?? call?.line);
@@ -1274,33 +1287,6 @@ class Player {
     const begin = /^Call \d+/.exec(text)?.[0] ?? "";
     this.say.replaceChildren(make("b", "", begin), text.slice(begin.length));
     this.say.classList.toggle("stop", frame?.kind === "stop");
-  }
-
-  /** Give every box its name for screen readers. */
-  #name() {
-    const state = /** @type {State} */ (this.state);
-    const data = /** @type {Recording} */ (this.data);
-    for (const box of this.picture?.boxes.values() ?? []) {
-      const key = `${box.shown}|${/** @type {any} */ (box).words ?? ""}|${box.kind === "node" ? this.#slotKey(box.id) : ""}`;
-      if (/** @type {any} */ (box).named === key) continue;
-      /** @type {any} */ (box).named = key;
-      let name = clean(box.element.querySelector("title")?.textContent, 200);
-      if (box.kind === "node") name += `, ${nodeWords(state, box.id)}`;
-      if (box.kind === "leaf") name = `leaf ${name}, grad ${clean(sumWords(state.leaves[box.id]), 200)}`;
-      if (box.kind === "root") name = `root ${name}`;
-      if (box.kind === "group") name = `group ${name}: ${groupLabel(data, box, state)}`;
-      if (box.kind === "frame") name = `open group ${name}: close it`;
-      box.element.setAttribute("aria-label", name);
-      if (box.kind === "group" || box.kind === "frame") {
-        box.element.setAttribute("aria-expanded", String(box.kind === "frame"));
-      }
-    }
-  }
-
-  #slotKey(/** @type {string} */ id) {
-    const state = /** @type {State} */ (this.state);
-    const slots = /** @type {Recording} */ (this.data).nodes[id].slots;
-    return slots.map((slot) => state.slots[`${id}.${slot.name}`]?.join("")).join();
   }
 
   /** Fill the details: of what was chosen, else of what the pointer is on, else of the frame's Node. */
@@ -1464,11 +1450,6 @@ class Player {
     for (const [name, handler] of this.handlers) this.model.off(name, handler);
     this.root.remove();
   }
-}
-
-function groupLabel(/** @type {Recording} */ data, /** @type {any} */ box, /** @type {State} */ state) {
-  if (box.members[0]?.startsWith("l")) return `${leavesWords(box.members, state)}: open it`;
-  return `${box.members.length} Nodes, ${groupWords(data, box.members, state).words}: open it`;
 }
 
 function render(/** @type {{model: Model, el: HTMLElement}} */ { model, el }) {
