@@ -80,10 +80,9 @@ def _counted(words: Iterable[str]) -> str:
 def _badge(box: Element, mark: str | None, state: State) -> None:
     words = {"now": "runs now", "stopped": "stopped here"}.get(mark or "")
     badge = box.find("g[@class='badge']")
-    if not words or badge is None:
+    if not words or badge is None or state.call is None:
         return
-    call = f"call {state.call} " if state.call is not None else ""
-    words = call + words
+    words = f"call {state.call} {words}"
     badge.append(rectangle(0, 0, round(cells(words) * 6.4) + 16, 20, 10))
     badge.append(text("", 8, 14, words))
 

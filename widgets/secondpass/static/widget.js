@@ -1049,7 +1049,7 @@ function nodeWords(/** @type {State} */ state, /** @type {string} */ id) {
   const slots = Object.entries(state.slots).filter(([key]) => key.startsWith(`${id}.`));
   const words = counted(slots.map(([, one]) => slotWords(...one)));
   const call = state.call === null ? "" : `call ${state.call} `;
-  const mark = { now: `${call}runs now`, done: `${call}ran`, stopped: `${call}stopped here` }[state.marks[id] ?? ""];
+  const mark = { now: call && `${call}runs now`, done: `${call}ran`, stopped: `${call}stopped here` }[state.marks[id] ?? ""];
   return [mark, words || "saves nothing"].filter(Boolean).join("; ");
 }
 
@@ -1144,6 +1144,8 @@ class Player {
     this.timer = 0;
     /** @type {string|null} */ this.chosen = null;
     /** @type {string|null} */ this.hovered = null;
+    /** @type {string|null} */ this.opening = null;
+    /** @type {number[]|null} */ this.pickedLine = null;
     /** @type {State|null} */ this.state = null;
     this.at = 0;
     this.root = this.#build();
@@ -1271,7 +1273,10 @@ class Player {
     this.back.disabled = step === 0;
     this.forward.disabled = step === count;
     this.#tell();
-    if (frame && this.camera) {
+    if (this.opening !== null && !moved) {
+      this.camera?.follow([this.opening], true);
+      this.opening = null;
+    } else if (frame && this.camera) {
       const at = [frame.node, frame.leaf, ...Object.keys(frame.gradients)].filter((id) => id !== null);
       this.camera.follow(at.filter((id) => this.picture?.boxOf(id)), !moved);
     }
@@ -1310,6 +1315,10 @@ class Player {
     if (to === this.step) return;
     this.model.set("step", to);
     this.later("step");
+    this.save();
+  }
+
+  save() {
     try {
       this.model.save_changes();
     } catch {
@@ -1413,10 +1422,11 @@ class Player {
   }
 
   open(/** @type {{id: string, kind: string}} */ box) {
+    this.opening = box.id;
     const frames = [...(this.picture?.boxes.values() ?? [])].filter((one) => one.kind === "frame");
     const open = frames.map((one) => one.id).filter((id) => id !== box.id);
     this.model.set("_open", box.kind === "frame" ? open : [...open, box.id]);
-    this.model.save_changes();
+    this.save();
   }
 
   pickLine(/** @type {number[]} */ line) {

@@ -1,0 +1,202 @@
+"""The player in a saved page, in Chromium with the network cut."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from sample import Given, chain, sample
+from secondpass.page import player, save
+from secondpass.widget import AutogradGraph
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Save a recording as a page and open it; no request and no error may come of it."""
+    contexts: list[BrowserContext] = []
+    complaints: list[str] = []
+
+    def open_one(data=None, *, step: int | None = None, width: int = 1100, **options) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, offline=True, **options
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        file = save(AutogradGraph(Given(data), step=step), tmp_path / "page.html")
+        page.goto(file.as_uri())
+        page.on("request", lambda request: complaints.append(request.url))
+        expect(page.locator(".secondpass")).to_be_visible()
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not complaints
+
+
+def test_it_plays_to_the_end_by_keyboard_alone_and_says_what_was_recorded(open_page):
+    page = open_page(step=0)
+    for _ in range(20):
+        if page.evaluate("document.activeElement.getAttribute('role')") == "slider":
+            break
+        page.keyboard.press("Tab")
+    for number, frame in enumerate(sample()["frames"], 1):
+        page.keyboard.press("ArrowRight")
+        expect(page.locator(".say")).to_have_text(frame["text"])
+        expect(page.locator(".counter")).to_have_text(f"{number} of 13")
+    page.keyboard.press("Home")
+    expect(page.locator(".counter")).to_have_text("0 of 13")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(page.locator(".counter")).to_have_text("13 of 13", timeout=30_000)
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_a_step_shows_the_state_of_the_slot_the_stack_and_what_travels(open_page):
+    page = open_page(step=0)
+    chip, pill = page.locator(".slot"), page.locator(".pill text")
+    seen = []
+    for _ in range(13):
+        page.get_by_role("button", name="Step forward").click()
+        travels = pill.all_text_contents()
+        total = page.locator("text.sum").text_content()
+        seen.append((chip.get_attribute("class"), "".join(travels), total))
+    assert seen[2] == ("slot kept", "4", "")
+    assert seen[3] == ("slot kept", "4", "= 4")
+    assert seen[6] == ("slot freed", "4", "= 4")
+    assert seen[7] == ("slot freed", "4", "4 + 4 = 8")
+    assert seen[9] == ("slot freed", "", "")
+    assert page.locator(".node.stopped .badge").text_content() == "call 3 stopped here"
+    expect(page.get_by_role("button", name="Step forward")).to_be_disabled()
+
+
+def test_the_still_and_the_player_show_the_same(open_page):
+    view = AutogradGraph(Given())
+    page = open_page(step=0)
+    for step in range(14):
+        view.step = step
+        still = ElementTree.fromstring(view.still()).iter("{http://www.w3.org/2000/svg}text")
+        live = page.locator(".sp-picture text").all_text_contents()
+        assert sorted("".join(text.itertext()) for text in still) == sorted(live)
+        page.locator(".lanes").press("ArrowRight")
+
+
+def test_a_click_on_a_node_finds_its_line_and_back(open_page):
+    page = open_page()
+    page.locator("g.node").click()
+    expect(page.locator(".code-line.picked")).to_contain_text("y = x**2")
+    expect(page.locator(".details")).to_contain_text("PowBackward0")
+    page.keyboard.press("Escape")
+    expect(page.locator(".code-line.picked")).to_have_count(0)
+    page.locator(".code-line").nth(1).click()
+    expect(page.locator("g.node.picked")).to_have_count(1)
+
+
+def test_the_time_line_can_be_scrubbed(open_page):
+    page = open_page()
+    lane = page.locator(".lane").nth(2).locator(".track")
+    area = lane.bounding_box()
+    page.mouse.move(area["x"] + 2, area["y"] + 5)
+    page.mouse.down()
+    expect(page.locator(".counter")).to_have_text("2 of 13")
+    page.mouse.move(area["x"] + area["width"] - 2, area["y"] + 5)
+    page.mouse.up()
+    expect(page.locator(".counter")).to_have_text("5 of 13")
+
+
+def test_a_wheel_scrolls_the_page_and_zooms_only_with_ctrl(open_page):
+    page = open_page()
+    width = "document.querySelector('.sp-picture').style.width"
+    before = page.evaluate(width)
+    page.locator(".stage").hover()
+    page.mouse.wheel(0, 100)
+    assert page.evaluate(width) == before
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -100)
+    page.keyboard.up("Control")
+    page.wait_for_function(f"{width} !== '{before}'")
+    page.get_by_role("button", name="Fit the graph").click()
+    assert page.evaluate(width) == before
+
+
+def test_before_any_call_there_is_a_hint_and_no_time_line(open_page):
+    page = open_page(chain(3))
+    expect(page.locator(".say")).to_have_text("Run backward in another cell: it appears here.")
+    expect(page.locator(".row")).to_be_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1100])
+def test_nothing_sticks_out_of_a_narrow_or_a_wide_column(open_page, width, scheme):
+    page = open_page(width=width, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ground = page.evaluate("getComputedStyle(document.querySelector('.view')).backgroundColor")
+    assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+def test_who_wants_no_motion_gets_none(open_page):
+    page = open_page(step=3, reduced_motion="reduce")
+    page.locator(".lanes").press("ArrowRight")
+    assert page.evaluate("document.getAnimations().length") == 0
+
+
+PAYLOADS = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    "javascript:alert(1)",
+    "\"' onmouseover=alert(1) x='",
+    "]]><script>alert(1)</script>",
+    "\u202e\u2066\u0000{{constructor.constructor('alert(1)')()}}",
+    "<b>" * 100_000,
+)
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+def test_hostile_text_is_shown_and_never_runs(open_page, payload):
+    data = sample()
+    data["leaves"]["l0"] = dict.fromkeys(("name", "type", "value"), payload)
+    data["nodes"]["n0"] |= {"title": payload, "name": payload, "gives": payload}
+    data["roots"]["r0"] |= {"name": payload, "value": payload, "type": payload}
+    data["sources"][0] |= {"name": payload, "lines": [payload] * 5}
+    data["summary"] = data["left_out"] = payload
+    for frame in data["frames"]:
+        frame["text"] = payload
+        frame["gradients"] = dict.fromkeys(frame["gradients"], payload)
+    for call in data["calls"]:
+        call["title"] = payload
+    page = open_page(data)
+    for kind in ("node", "leaf", "root"):
+        page.locator(f"g.{kind}").click(force=True)
+    page.locator(".code-line").first.click()
+    page.locator(".lanes").press("Home")
+    page.locator(".lanes").press("ArrowRight")
+    assert page.locator(".secondpass img, .secondpass script, .secondpass b b").count() == 0
+
+
+def test_two_players_in_one_page_move_by_themselves_and_share_no_id(open_page, tmp_path):
+    page = open_page()
+    part = player(AutogradGraph(Given()))
+    file = tmp_path / "two.html"
+    one = (tmp_path / "page.html").read_text(encoding="utf-8")
+    file.write_text(one.replace(part, part + part), encoding="utf-8")
+    page.close()
+    page = page.context.new_page()
+    page.goto(file.as_uri())
+    expect(page.locator(".secondpass")).to_have_count(2)
+    page.locator(".lanes").first.press("Home")
+    assert page.locator(".counter").all_text_contents() == ["0 of 13", "13 of 13"]
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
+    assert len(ids) == len(set(ids)) == 6
