@@ -137,12 +137,12 @@ class Prediction(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Return the widget, and the same as HTML and text where no widget can be shown."""
         data, metadata = super()._repr_mimebundle_(**options) or ({}, {})
-        items = "".join(f"<li>{_code(choice)}</li>" for choice in self.choices)
-        choices = f'<ol type="a">{items}</ol>' if items else ""
         text = str(self)
-        how = text.rpartition("\n")[2]
+        question, *lines = text.splitlines()
+        how = lines.pop()
+        choices = "".join(f"<br>{_code(line.strip())}" for line in lines)
         data["text/plain"] = text
-        data["text/html"] = f"<p>{_code(self.question)}</p>{choices}<p>{_code(how)}</p>"
+        data["text/html"] = f"<p>{_code(question)}{choices}</p><p>{_code(how)}</p>"
         return data, metadata
 
 
