@@ -14,7 +14,7 @@ from sample import chain, frame, node, sample
 from secondpass import layout
 from secondpass.drawing import draw, plan
 from secondpass.fitting import cells
-from secondpass.grouping import BOXES, view_of
+from secondpass.grouping import BOXES, CHILDREN, view_of
 from secondpass.state import complete, state_at
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -210,7 +210,7 @@ def test_an_opened_group_never_floods_the_picture():
     while True:
         view = view_of(data, opened)
         closed = [name for name in view.groups if name in view.boxes]
-        assert len(view.boxes) <= BOXES + 40 * len(opened)
+        assert len(view.boxes) <= BOXES + CHILDREN * len(opened)
         if not closed or len(opened) > 3:
             break
         opened.append(closed[0])

@@ -188,7 +188,7 @@ def _size(name: str, data: RecordingData, view: View) -> tuple[int, int]:
         return _between(cells(root["name"]) * TITLE + 8 + cells(root["value"]) * MONO, 110, 280), 42
     of_leaves = view.groups[name].members[0] in data["leaves"]
     height = 60 if of_leaves else 98 if name in view.inside else 80
-    return _between(cells(view.groups[name].title) * 7.8 + 34, 214, 320), height
+    return _between(cells(view.groups[name].title) * TITLE + 26, 214, 340), height
 
 
 def _between(content: float, least: int, most: int) -> int:
@@ -336,7 +336,7 @@ def _closed_group(what: Group, leaves: list[str], width: int, height: int) -> El
     box = group("group leaves" if of_leaves else "group", _title(what.title))
     box.append(rectangle(6, -6, width - 12, height, 10, "sheet"))
     box.append(rectangle(0, 0, width, height, 10))
-    room = int((width - 2 * PADDING - 26) / 7.8)
+    room = int((width - 2 * PADDING - 26) / TITLE)
     box.append(text("title", PADDING, 24, cut(what.title, room)))
     box.append(element("path", {"class": "sign", "d": _sign(width - 22, 19, "open")}))
     box.set("data-members", " ".join(what.members))

@@ -9,6 +9,7 @@ rounds of a loop), by unbranched runs, and by plain count where nothing else hel
 from __future__ import annotations
 
 import heapq
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +22,13 @@ BOXES = 60
 OPENED = 36
 """Groups are opened by themselves as long as no more boxes than this are seen."""
 
+FEW = 4
+"""Fewer Nodes than this are not worth a group, unless a line made them."""
+
 GRAPHS = 12
 """More separate graphs than this (the rounds of a training loop) are put together."""
 
-CHILDREN = 40
+CHILDREN = 60
 """An opened group shows at most so many boxes."""
 
 ALIKE = 8
@@ -238,13 +242,13 @@ def _bundle(things: list[Group | str], data: RecordingData) -> list[Group | str]
     if len(things) > CHILDREN:
         things = _unbranched(things, data)
     while len(things) > CHILDREN:
-        things = _chunks(things, data, CHILDREN)
+        things = _chunks(things, data, CHILDREN // 2)
     return things
 
 
 def _chunks(things: Sequence[Group | str], data: RecordingData, most: int) -> list[Group | str]:
-    """Put neighbours into at most so many groups of one size."""
-    size = max(2, -(-len(things) // most))
+    """Put neighbours into groups of one size, about so many."""
+    size = max(2 if most == GRAPHS else FEW, -(-len(things) // most))
     chunks: list[Group | str] = []
     for at in range(0, len(things), size):
         part = things[at : at + size]
@@ -294,23 +298,22 @@ def _repeat(labels: Sequence[object]) -> tuple[int, int, int]:
     >>> _repeat("eabcabcabch")
     (1, 3, 3)
     """
+    numbers: dict[object, int] = {}
+    codes = [numbers.setdefault(label, len(numbers)) for label in labels]
     best = (0, 1, 1)
-    longest = min(len(labels) // 2, max(1, 400_000 // len(labels)))
+    longest = min(len(codes) // 2, max(1, 2_000_000 // max(1, len(codes))))
     for period in range(1, longest + 1):
-        run = 0
-        for at in range(period, len(labels) + 1):
-            if at < len(labels) and labels[at] == labels[at - period]:
-                run += 1
-                continue
-            count = run // period + 1
-            if count > 1 and count * period > best[1] * best[2]:
-                best = (at - period - run, period, count)
-            run = 0
+        # A 1 for each label that is equal to the one a period before it.
+        same = bytes(map(operator.eq, codes[period:], codes))
+        run = max(same.split(b"\0"), key=len)
+        count = len(run) // period + 1
+        if count > 1 and count * period > best[1] * best[2]:
+            best = (same.index(run), period, count)
     return best
 
 
 def _unbranched(things: list[Group | str], data: RecordingData) -> list[Group | str]:
-    """Put single Nodes that follow each other with no branch into a group."""
+    """Put single Nodes that follow each other with no branch into a group, if they are not few."""
     users: dict[str, list[str]] = {}
     uses: dict[str, list[str]] = {}
     for edge in data["edges"]:
@@ -332,7 +335,10 @@ def _unbranched(things: list[Group | str], data: RecordingData) -> list[Group | 
             runs.append([thing])
     if len(runs) == 1:
         return things
-    return [_group(run, data) if len(run) > 1 else run[0] for run in runs]
+    found: list[Group | str] = []
+    for run in runs:
+        found += [_group(run, data)] if len(run) >= FEW else run
+    return found
 
 
 def _group(things: Sequence[Group | str], data: RecordingData, title: str = "") -> Group:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -78,7 +77,7 @@ class AutogradGraph(anywidget.AnyWidget):
         super().__init__()
         self._of = recording
         self._drawing: Drawing | None = None
-        self._drawn = ""
+        self._drawn: list[Any] = []
         self.update()
         if step is not None:
             self.step = step
@@ -121,7 +120,7 @@ class AutogradGraph(anywidget.AnyWidget):
         data = self._data
         stops = [frame["node"] for frame in data["frames"] if frame["kind"] == "stop"]
         parts = [data["nodes"], data["leaves"], data["roots"], data["edges"]]
-        drawn = json.dumps([parts, stops, self._open])
+        drawn = [parts, stops, self._open]
         if drawn == self._drawn:
             return
         self._drawn = drawn
