@@ -6,9 +6,11 @@ backward pass reaches it, and `Graph.stops_at` is the first of them whose saved 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from secondpass import saved
+from secondpass.order import engine_order
 from secondpass.places import Place
 from secondpass.saved import Slot
 
@@ -152,17 +154,23 @@ class Graph:
 
     @property
     def stops_at(self) -> str | None:
-        """The id of the Node in which a backward pass through this graph would stop now.
+        """The id of the Node in which a backward pass from these roots would stop now.
 
         None where it would pass; ``"unknown"`` where that cannot be known: CopySlices and C++
-        Functions do not show their saved tensors, and a custom Function need not read them.
+        Functions do not show their saved tensors, and a custom Function need not read them. Hooks
+        and checkpoints are taken to give back what they hold.
         """
-        for node in sorted(self.nodes, key=lambda node: -node.age):
-            states = {slot.state for slot in node.slots}
-            if saved.UNKNOWN in states or (saved.FREED in states and is_custom(node)):
+        nodes = {node.id: node for node in self.nodes}
+        following: dict[str, list[str]] = defaultdict(list)
+        for edge in self.edges:
+            following[edge.target].append(edge.source)
+        for key in engine_order({key: node.age for key, node in nodes.items()}, following):
+            states = {slot.state for slot in nodes[key].slots}
+            is_gone = saved.FREED in states or saved.CHANGED in states
+            if saved.UNKNOWN in states or (is_gone and is_custom(nodes[key])):
                 return UNKNOWN
-            if saved.FREED in states or saved.CHANGED in states:
-                return node.id
+            if is_gone:
+                return key
         return UNKNOWN if self.left_out else None
 
     def __str__(self) -> str:

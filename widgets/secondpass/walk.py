@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from secondpass.order import engine_order
+
 DEPTH_LIMIT = 1_500
 """Nodes in a row that one walk looks at. A Node that Python has looked at is destroyed
 recursively, so a long chain of them overflows the C stack when it dies (5,000 to 8,000 Nodes on a
@@ -86,8 +88,7 @@ def any_too_deep() -> bool:
 def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
     """Walk a graph in the order in which the engine would run its Nodes.
 
-    The engine runs the ready Node with the highest sequence number first; a Node's inputs are
-    always older than it is.
+    Where not all is looked at, it is what the engine would reach first.
 
     Parameters
     ----------
@@ -100,10 +101,14 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
     depth: dict[Any, int] = {}
     order = itertools.count()
     found = Walk([], [], [])
+    popped: set[Any] = set()
+    popped_too_soon = False
 
     def meet(node: Any, at: int) -> None:
+        nonlocal popped_too_soon
         if node in depth:
             depth[node] = max(depth[node], at)
+            popped_too_soon |= node in popped
             return
         depth[node] = at
         if not is_accumulate(node):
@@ -118,6 +123,7 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
             meet(root, 1)
     while heap:
         node = heapq.heappop(heap)[2]
+        popped.add(node)
         if len(found.nodes) >= node_limit:
             found.left_out = f"Only the first {node_limit:,} Nodes were read; the graph is larger."
             break
@@ -132,8 +138,18 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
         for one, _ in following:
             if one is not None:
                 meet(one, depth[node] + 1)
+    if popped_too_soon:
+        _put_in_order(found)
     _note_depth(found)
     return found
+
+
+def _put_in_order(found: Walk) -> None:
+    """Put Nodes that several threads made, each with numbers of its own, in the engine's order."""
+    following = dict(zip(found.nodes, found.following, strict=True))
+    sources = {node: [one for one, _ in edges] for node, edges in following.items()}
+    found.nodes = engine_order({node: age(node) for node in found.nodes}, sources)
+    found.following = [following[node] for node in found.nodes]
 
 
 def is_accumulate(node: Any) -> bool:
@@ -175,8 +191,12 @@ def _known_depth(node: Any) -> int:
 
 def gradient_node(tensor: Any) -> Any:
     """Return the Node that a backward pass from a tensor or GradientEdge begins in, or None."""
-    if isinstance(tensor, torch.Tensor):
-        if tensor.grad_fn is not None:
-            return tensor.grad_fn
-        return torch.autograd.graph.get_gradient_edge(tensor).node if tensor.requires_grad else None
-    return getattr(tensor, "node", None)
+    if not isinstance(tensor, torch.Tensor):
+        return getattr(tensor, "node", None)
+    try:
+        node = tensor.grad_fn
+    except RuntimeError:  # one of several views made at once, whose base was changed since
+        return None
+    if node is None and tensor.requires_grad:
+        return torch.autograd.graph.get_gradient_edge(tensor).node
+    return node
