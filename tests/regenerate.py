@@ -36,6 +36,7 @@ def run(notebook: nbformat.NotebookNode) -> None:
         notebook,
         timeout=60,
         kernel_name="python3",
+        extra_arguments=["--log-level=ERROR"],  # kernels warn that they talk over TCP
         resources={"metadata": {"path": str(NOTEBOOKS)}},
         store_widget_state=False,
         record_timing=False,
