@@ -12,10 +12,12 @@ import pytest
 
 from sample import chain, frame, node, sample
 from secondpass import layout
+from secondpass.data import complete
 from secondpass.drawing import draw, plan
 from secondpass.fitting import cells
-from secondpass.grouping import BOXES, CHILDREN, view_of
-from secondpass.state import complete, state_at
+from secondpass.grouping import BOXES, CHILDREN
+from secondpass.state import state_at
+from secondpass.views import view_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

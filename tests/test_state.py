@@ -9,20 +9,12 @@ import pytest
 
 from node import run_module
 from sample import chain, frame, node, sample
+from secondpass.data import complete
 from secondpass.fitting import cells, clean, cut
 from secondpass.saved import bytes_text
-from secondpass.state import (
-    Stack,
-    complete,
-    failed_way,
-    group_words,
-    leaves_words,
-    slot_state,
-    slot_words,
-    state_at,
-    sum_words,
-)
+from secondpass.state import Stack, failed_way, slot_state, state_at
 from secondpass.stills import segments
+from secondpass.words import group_words, leaves_words, slot_words, sum_words
 
 
 def test_a_slot_is_held_then_kept_then_freed():

@@ -7,120 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any
 
-from secondpass.saved import bytes_text
-
-Line = tuple[int, int] | list[int]
-"""A source's index and a line number in it."""
+from secondpass.data import EdgeData, FrameData, RecordingData
 
 KEPT = "kept"
 """The state of a slot that a call went through with ``retain_graph=True``."""
 
 UNBORN = "unborn"
 """The state of a slot whose Node does not exist yet."""
-
-SUM_LENGTH = 34
-"""A sum of gradients longer than this is told by its count."""
-
-
-class SlotData(TypedDict):
-    """A saved-tensor place: its name, ``f32[1]``, and its bytes (None where unknown)."""
-
-    name: str
-    type: str
-    nbytes: int | None
-
-
-class NodeData(TypedDict):
-    """A Node: ``born_in`` is the call that made it under ``create_graph=True``."""
-
-    title: str
-    name: str
-    gives: str
-    line: Line | None
-    born_in: int | None
-    slots: list[SlotData]
-
-
-class TensorData(TypedDict):
-    """A leaf."""
-
-    name: str
-    type: str
-    value: str
-
-
-class RootData(TensorData):
-    """A root, and the Node or leaf that made it."""
-
-    source: str
-
-
-class EdgeData(TypedDict):
-    """A tensor on its way, in the forward direction."""
-
-    id: str
-    source: str
-    target: str
-
-
-class FrameData(TypedDict):
-    """One step; see `secondpass.recording.Frame`."""
-
-    kind: str
-    call: int | None
-    node: str | None
-    leaf: str | None
-    line: Line | None
-    before: str | None
-    incoming: str | None
-    after: str | None
-    text: str
-    gradients: dict[str, str]
-    slots: dict[str, list[Any]]
-    held: int
-    born: list[str]
-
-
-class CallData(TypedDict):
-    """One backward call."""
-
-    number: int
-    title: str
-    stopped: bool
-    line: Line | None
-
-
-class SourceData(TypedDict):
-    """Lines of the person's own code; ``first`` is the number of the first of them."""
-
-    name: str
-    first: int
-    lines: list[str]
-
-
-class StartData(TypedDict):
-    """What stood before the first frame."""
-
-    slots: dict[str, list[Any]]
-    leaves: dict[str, dict[str, str | None]]
-    held: int
-
-
-class RecordingData(TypedDict):
-    """A recording as plain JSON: what `Recording.to_dict` gives and the browser gets."""
-
-    calls: list[CallData]
-    sources: list[SourceData]
-    frames: list[FrameData]
-    start: StartData
-    nodes: dict[str, NodeData]
-    leaves: dict[str, TensorData]
-    roots: dict[str, RootData]
-    edges: list[EdgeData]
-    left_out: str
-    summary: str
 
 
 @dataclass
@@ -183,17 +78,6 @@ class State:
     marks: dict[str, str] = field(default_factory=dict)
     carried: dict[str, str] = field(default_factory=dict)
     now: list[str] = field(default_factory=list)
-
-
-def complete(data: RecordingData) -> RecordingData:
-    """Return a recording in which an edge leads to every root."""
-    known = {edge["target"] for edge in data["edges"]}
-    missing: list[EdgeData] = [
-        {"id": f"{root['source']}-{name}-0", "source": root["source"], "target": name}
-        for name, root in data["roots"].items()
-        if name not in known
-    ]
-    return {**data, "edges": [*data["edges"], *missing]}
 
 
 def state_at(data: RecordingData, step: int) -> State:
@@ -297,65 +181,6 @@ def _grad(text: str | None) -> str | None:
     return None if text == "None" else text
 
 
-SLOT_WORDS = {
-    "held": "held",
-    KEPT: "kept",
-    "freed": "freed",
-    "none": "nothing saved",
-    "packed": "packed by hooks",
-    "changed": "changed in place",
-    "unknown": "cannot be seen",
-    UNBORN: "not made yet",
-}
-
-
-def slot_words(state: str, by: int | None) -> str:
-    """Return the state of a slot in words.
-
-    Examples
-    --------
-    >>> slot_words("freed", 1), slot_words("kept", 2), slot_words("held", None)
-    ('freed by call 1', 'kept by call 2', 'held')
-    """
-    words = SLOT_WORDS.get(state, state)
-    return words if by is None or state not in ("freed", KEPT) else f"{words} by call {by}"
-
-
-def sum_words(stack: Stack) -> str:
-    """Return what lies in ``.grad`` as a sum.
-
-    Examples
-    --------
-    >>> sum_words(Stack("8", [[1, "4"], [2, "4"]])), sum_words(Stack("4", [[1, "4"]]))
-    ('4 + 4 = 8', '= 4')
-    >>> sum_words(Stack(None)), sum_words(Stack("200", [[k, "4"] for k in range(50)]))
-    ('None', 'sum of 50 = 200')
-    >>> sum_words(Stack("norm 5", [[1, "norm 3"], [2, "norm 4"]]))
-    'sum of 2: norm 5'
-    """
-    if stack.grad is None:
-        return "None"
-    parts = [str(value) for _, value in stack.segments]
-    told = any("norm " in part for part in (stack.grad, *parts))  # norms do not add up
-    if len(parts) <= 1:
-        return stack.grad if told else f"= {stack.grad}"
-    whole = f"{' + '.join(parts)} = {stack.grad}"
-    if not told and len(whole) <= SUM_LENGTH:
-        return whole
-    return f"sum of {len(parts)}{':' if told else ' ='} {stack.grad}"
-
-
-def bare(text: str | None, kind: str) -> str | None:
-    """Return a value without the type that its leaf has too.
-
-    Examples
-    --------
-    >>> bare("f32[8] norm 4", "f32[8]"), bare("4", "f32[1]")
-    ('norm 4', '4')
-    """
-    return text.removeprefix(f"{kind} ") if text is not None else None
-
-
 def failed_way(data: RecordingData, state: State) -> set[str]:
     """Return the ids of the edges that led the present call to where it stopped."""
     reached = {name for name, mark in state.marks.items() if mark == "stopped"}
@@ -373,35 +198,3 @@ def failed_way(data: RecordingData, state: State) -> set[str]:
                 reached.add(edge["target"])
                 queue.append(edge["target"])
     return found
-
-
-def group_words(
-    data: RecordingData, members: Sequence[str], state: State
-) -> tuple[str, float | None]:
-    """Return what the saved tensors of some Nodes are in words, and the share that was freed.
-
-    The share is None where they save nothing.
-    """
-    freed = slots = gone = held = 0
-    for node in members:
-        states = [slot_state(state, node, slot["name"])[0] for slot in data["nodes"][node]["slots"]]
-        freed += "freed" in states
-        slots += len(states) - states.count("none")  # where nothing was saved, nothing can go
-        gone += states.count("freed")
-        held += sum(
-            slot["nbytes"] or 0
-            for slot, name in zip(data["nodes"][node]["slots"], states, strict=True)
-            if name in ("held", KEPT, "changed")
-        )
-    if not slots:
-        return "saves nothing", None
-    parts = [f"{freed:,} freed"] if freed else []
-    parts.append(f"{bytes_text(held)} held" if held else "nothing held")
-    return " · ".join(parts), gone / slots
-
-
-def leaves_words(leaves: Sequence[str], state: State) -> str:
-    """Return how many of some leaves have a ``.grad``."""
-    count = sum(state.leaves[leaf].grad is not None for leaf in leaves if leaf in state.leaves)
-    noun = "leaf" if len(leaves) == 1 else "leaves"
-    return f"{count:,} of {len(leaves):,} {noun} with .grad"

@@ -8,21 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
+from secondpass.data import RecordingData
 from secondpass.fitting import cells, clean, cut
-from secondpass.state import (
-    RecordingData,
-    Stack,
-    State,
-    bare,
-    carrier,
-    failed_way,
-    group_words,
-    leaves_words,
-    slot_state,
-    slot_words,
-    sum_words,
-)
+from secondpass.state import Stack, State, carrier, failed_way, slot_state
 from secondpass.svg import element, group, rectangle, text
+from secondpass.words import bare, group_words, leaves_words, slot_words, sum_words
 
 SEGMENT = 62
 """Width of a segment of a stack where there is room."""

@@ -11,11 +11,12 @@ from typing import Any, Protocol, cast
 import anywidget
 import traitlets
 
+from secondpass.data import RecordingData, complete
 from secondpass.drawing import Drawing, draw, plan
 from secondpass.fitting import clean
 from secondpass.frames import Frame
 from secondpass.graph import Graph
-from secondpass.state import RecordingData, complete, state_at
+from secondpass.state import state_at
 
 STATIC = Path(__file__).parent / "static"
 STYLE = "\n".join((STATIC / name).read_text("utf-8") for name in ("picture.css", "widget.css"))

@@ -6,7 +6,7 @@
  * `mountAll()`. Nothing here lays out, and no text is ever parsed as HTML: all of it goes through
  * textContent, the picture through an XML parser.
  *
- * Sections: 1 words and the fold (pure; the same as state.py, a test holds the two together) ·
+ * Sections: 1 words and the fold (pure; the same as state.py and words.py, a test holds the two together) ·
  * 2 elements · 3 picture · 4 pan and zoom · 5 source · 6 time line · 7 details · 8 memory ·
  * 9 player · 10 page without a kernel.
  */
@@ -681,8 +681,8 @@ class Camera {
     stage.addEventListener("wheel", this.onWheel, { passive: false });
     stage.addEventListener("pointerdown", this.onDown);
     this.watch = new ResizeObserver(() => {
-      if (this.touched) this.show();
-      else this.fit();
+      if (this.touched) return this.show();
+      this.fit();
       this.follow(this.last, true);
     });
     /** @type {string[]} */
