@@ -834,6 +834,7 @@ class Source {
 
   load(/** @type {Recording} */ data) {
     this.lines.clear();
+    /** @type {HTMLElement[]} */
     const parts = [];
     data.sources.forEach((source, place) => {
       const heading = make("div", "heading", clean(source.name).replace(/^.*[/\\]/, ""));
@@ -998,6 +999,7 @@ const LISTED = 60;
 
 /** All about one Node, leaf, root or group, in words. */
 function detailsOf(/** @type {Recording} */ data, /** @type {Picture|null} */ picture, /** @type {string} */ id, /** @type {State} */ state) {
+  /** @type {HTMLElement[]} */
   const parts = [];
   const fact = (/** @type {string} */ name, /** @type {string} */ value) => {
     if (value) parts.push(make("dt", "", name), make("dd", "", value));
@@ -1083,6 +1085,7 @@ function slotTable(/** @type {NodeFacts} */ node, /** @type {string} */ id, /** 
 /** The bytes that saved tensors hold, over the frames. */
 class Memory {
   constructor() {
+    this.count = 1;
     this.words = make("span", "");
     this.svg = makeSvg("svg", { viewBox: "0 0 120 26", preserveAspectRatio: "none", "aria-hidden": "true" });
     this.element = make("div", "memory", this.words, this.svg);
@@ -1111,7 +1114,7 @@ class Memory {
   show(/** @type {State} */ state, /** @type {number} */ step) {
     const size = make("b", "", bytesText(state.held));
     this.words.replaceChildren("saved tensors hold ", size);
-    this.cursor?.setAttribute("d", `M${((120 * (step + 0.5)) / (this.count ?? 1)).toFixed(1)} 0V26`);
+    this.cursor?.setAttribute("d", `M${((120 * (step + 0.5)) / this.count).toFixed(1)} 0V26`);
   }
 }
 
@@ -1123,6 +1126,8 @@ class Player {
   constructor(/** @type {Model} */ model, /** @type {HTMLElement} */ host) {
     this.model = model;
     this.stage = make("div", "stage");
+    this.tools = make("div", "tools");
+    this.row = make("div", "row");
     this.picture = /** @type {Picture|null} */ (null);
     this.camera = /** @type {Camera|null} */ (null);
     this.source = new Source((line) => this.pickLine(line));
@@ -1165,17 +1170,14 @@ class Player {
   }
 
   #build() {
-    const tools = make("div", "tools");
-    tools.append(
+    this.tools.append(
       button("Zoom in", ICONS.plus, () => this.camera?.zoom(1.25)),
       button("Zoom out", ICONS.minus, () => this.camera?.zoom(0.8)),
       button("Fit the graph", ICONS.fit, () => this.camera?.fit()),
     );
-    this.tools = tools;
-    const row = make("div", "row", this.back, this.play, this.forward, this.time.element, this.counter, this.speed);
-    this.row = row;
+    this.row.append(this.back, this.play, this.forward, this.time.element, this.counter, this.speed);
     const side = make("div", "side", this.source.element, this.details, this.memory.element);
-    const view = make("div", "view", make("div", "field", this.stage, tools), side, make("div", "bar", row, this.say, this.note));
+    const view = make("div", "view", make("div", "field", this.stage, this.tools), side, make("div", "bar", this.row, this.say, this.note));
     const root = make("div", "secondpass", view);
     root.setAttribute("role", "group");
     root.setAttribute("aria-label", "Autograd graph");
