@@ -118,7 +118,7 @@ def _dot(
     frames: Sequence[tuple[str, str | None]],
 ) -> str:
     dot = graphviz.Digraph(
-        graph_attr={"nodesep": "0.36", "ranksep": "0.64"},
+        graph_attr={"nodesep": "0.36", "ranksep": "0.76"},
         node_attr={"shape": "box", "fixedsize": "true", "label": ""},
         edge_attr={"dir": "none"},
     )
