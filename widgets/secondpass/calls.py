@@ -21,6 +21,7 @@ import torch
 from torch.autograd.variable import Variable
 
 from secondpass.places import Place, here
+from secondpass.unheard import unheard
 
 
 @dataclass(eq=False)
@@ -232,7 +233,8 @@ def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
 
 def _tell(listener: Listener, what: str, call: Call) -> None:
     try:
-        getattr(listener, what)(call)
+        with unheard():
+            getattr(listener, what)(call)
     except Exception as error:
         say_not_followed(error)
 

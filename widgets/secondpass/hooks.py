@@ -17,6 +17,7 @@ from secondpass import saved
 from secondpass.calls import Call, current_call, say_not_followed
 from secondpass.events import Event, Landed, NodeRan
 from secondpass.reader import GraphReader, KnownNode, Reading
+from secondpass.unheard import any_mode, is_plain, unheard
 from secondpass.values import Value
 
 
@@ -59,6 +60,8 @@ class WatchedCall:
         self._adding: tuple[str, Value] | None = None  # a leaf's id and what is coming in
         self._arriving: dict[tuple[str, int], list[Seen]] = {}
         found = reading.found
+        plain = all(is_plain(one.variable) for one in found.leaves) and not any_mode()
+        self._quietly = contextlib.nullcontext if plain else unheard
         leaf_ids = {one: reader.leaf_id(one.variable) for one in found.leaves}
         for node, following in zip(found.nodes, found.following, strict=True):
             node_id = reading.ids[node]
@@ -109,7 +112,8 @@ class WatchedCall:
             if self._is_lost or not self._is_running():
                 return
             try:
-                look(*gradients)
+                with self._quietly():
+                    look(*gradients)
             except Exception as error:  # ours: raised here, it would end the person's pass
                 self._is_lost = True
                 say_not_followed(error)

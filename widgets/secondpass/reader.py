@@ -18,6 +18,7 @@ from secondpass.graph import Edge, Graph, Leaf, Node, Root
 from secondpass.memory import HeldBytes
 from secondpass.places import Place
 from secondpass.saved import Slot, short_type, type_name, type_text
+from secondpass.unheard import unheard
 from secondpass.values import SeenGradient, Value, value_text
 
 _FINAL = (saved.FREED, saved.NONE)  # a slot in this state stays in it
@@ -231,6 +232,7 @@ class GraphReader:
             known.grad = SeenGradient(tensor, value)
         return known.grad
 
+    @unheard()
     def graph(self) -> Graph:
         """Return what is known as records; leaves' values and ``.grad`` as they are now."""
         for key, known in self.leaves.items():
@@ -246,6 +248,7 @@ class GraphReader:
             left_out=self.left_out,
         )
 
+    @unheard()
     def graph_now(self) -> Graph:
         """Read the graphs behind those roots that live, then return all that is known."""
         self.drop_dead()
@@ -364,10 +367,11 @@ def read_graph(
     └─ Pow  saves self f32[1] 4 B held
        └─ x = 2  leaf f32[1], grad None
     """
-    check_roots(tensors)
-    reader = GraphReader(line_of or (lambda number: None))
-    reader.add_roots(tensors, names or {})
-    return reader.graph()
+    with unheard():
+        check_roots(tensors)
+        reader = GraphReader(line_of or (lambda number: None))
+        reader.add_roots(tensors, names or {})
+        return reader.graph()
 
 
 def check_roots(tensors: Sequence[Any]) -> None:

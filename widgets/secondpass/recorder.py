@@ -20,6 +20,7 @@ from secondpass.hooks import WatchedCall
 from secondpass.places import Place, place_in
 from secondpass.reader import GraphReader, LineOf
 from secondpass.saved import Slot, bytes_text
+from secondpass.unheard import unheard
 from secondpass.values import value_text
 
 FRAME_LIMIT = 4_000
@@ -167,6 +168,7 @@ class Recorder:
                 self._add_forward(set(self.reader.nodes) - known_before)
         self._see_leaves()
 
+    @unheard()
     def catch_up(self, line: Callable[[], Place | None] = lambda: None) -> None:
         """Note what changed outside calls: ``.grad`` reset or edited, saved tensors written.
 
@@ -188,11 +190,12 @@ class Recorder:
 
     def _add_grad_change(self, key: str, leaf: torch.Tensor, line: Place | None) -> None:
         before = self.reader.leaves[key].grad.text
-        after = self.reader.see_grad(key).text
+        seen = self.reader.see_grad(key)
+        after = seen.text
         if before == after:  # another tensor of the same value, such as zeros anew
             return
         name = self.reader.leaves[key].name
-        reset = leaf.grad is None or not bool(leaf.grad.detach().any())
+        reset = seen.value is None or seen.value.is_zero
         what = "was reset" if reset else "was changed outside the recorded calls"
         self._note(
             Frame(

@@ -16,6 +16,7 @@ from secondpass.places import Place
 from secondpass.reader import check_roots
 from secondpass.recorder import Recorder
 from secondpass.saved import short_type
+from secondpass.unheard import unheard
 
 CONTEXT = 3
 """Lines of source shown before the first and after the last line that a frame speaks of."""
@@ -112,11 +113,12 @@ def follow(tensors: Sequence[torch.Tensor]) -> Recording:
     TypeError, NoGraphError
         As `read_graph`.
     """
-    check_roots(tensors)
-    recorder = Recorder(lines.line_of_number, follow_all=False)
-    recorder.add_graph(tensors, names.names_now(sys._getframe(1)))
-    recorder.listen()
-    return Recording(recorder)
+    with unheard():
+        check_roots(tensors)
+        recorder = Recorder(lines.line_of_number, follow_all=False)
+        recorder.add_graph(tensors, names.names_now(sys._getframe(1)))
+        recorder.listen()
+        return Recording(recorder)
 
 
 class _Data:

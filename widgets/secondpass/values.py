@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from secondpass.saved import short_type, type_name
+from secondpass.unheard import any_mode, is_plain, unheard
 
 SHOWN_WHOLE = 6
 """A tensor of up to this many numbers is shown whole."""
@@ -40,10 +39,11 @@ class Value:
         self._shares: tuple[float, float, float] | None = None
         try:
             self._shape = value.shape
-            if type(value) in _PLAIN and not torch.is_grad_enabled() and not _any_mode():
+            if is_plain(value) and not torch.is_grad_enabled() and not any_mode():
                 self._measure(value)
             elif type(value).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
-                with _unheard():
+                # Under create_graph the gradients have graphs of their own.
+                with torch.no_grad(), unheard():
                     self._measure(value)
         except (RuntimeError, NotImplementedError, TypeError):  # meta, fake, sparse, nested
             pass
@@ -61,6 +61,13 @@ class Value:
         if not math.isfinite(norm):
             nan, inf = int(value.isnan().sum().item()), int(value.isinf().sum().item())
         self._norm, self._shares = norm, (zeros / size, nan / size, inf / size)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether all numbers are zero, as far as they could be read."""
+        if self._numbers is not None:
+            return _all_zero(self._numbers)
+        return self._shares is not None and self._shares[0] == 1
 
     def seen_as(self, view: torch.Tensor) -> Value:
         """Return the value of a tensor that has the same numbers in another shape."""
@@ -113,23 +120,6 @@ def number_text(number: complex) -> str:
     return f"{number:.4g}" if math.isfinite(number) else str(number)
 
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-
-
-def _any_mode() -> bool:
-    """Say whether somebody hears of every op of this thread, as FlopCounterMode does."""
-    modes = torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
-    return bool(modes)
-
-
-@contextlib.contextmanager
-def _unheard() -> Iterator[None]:
-    """Let ops make no graph, run no person's mode and no method of a subclass."""
-    # Under create_graph the gradients have graphs of their own.
-    with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        yield
-
-
 class SeenGradient:
     """A leaf's ``.grad`` as it was last seen; the tensor is held weakly.
 
@@ -158,6 +148,10 @@ class SeenGradient:
         if grad is None or self._tensor is None:
             return grad is None and self._tensor is None
         return self._tensor() is grad and self._version == grad._version
+
+
+def _all_zero(numbers: Any) -> bool:
+    return all(map(_all_zero, numbers)) if isinstance(numbers, list) else not numbers
 
 
 def _nested(numbers: Any) -> str:
