@@ -67,8 +67,10 @@ def test_a_notebook_shows_stored_pictures_then_runs_and_draws_the_same_nodes(
     notebook.run_all()
     views = notebook.page.locator(".jp-OutputArea .secondpass")
     expect(views).to_have_count(len(stored))
-    for view, count in zip(views.all(), stored, strict=True):
-        expect(view.locator("g.node")).to_have_count(count)
+    for place, view in enumerate(views.all()):
+        # A view that was shown earlier may have grown to what a later picture of it shows.
+        expect(view.locator("g.node").nth(stored[place] - 1)).to_be_attached()
+        assert view.locator("g.node").count() in stored[place:]
     expect(notebook.page.get_by_text("Error displaying widget")).to_have_count(0)
     notebook.picture(path.stem)
     assert notebook.complaints == []
