@@ -132,6 +132,7 @@ def _computed_once(failure: Failure, name: str) -> tuple[Fix, ...]:
     made = failure.made
     line = None if made is None else made.place.line
     owned = [leaf for leaf, owner in failure.behind if owner]
+    is_function = made is not None and name == made.place.function  # a cache holds its result
     recompute = Fix(
         "recompute",
         line,
@@ -142,10 +143,13 @@ def _computed_once(failure: Failure, name: str) -> tuple[Fix, ...]:
     detach = Fix(
         "detach",
         line,
-        f"{name} = {name}.detach()" if name and "[" not in name else "",
-        "if it is a constant for these passes: no optimizer owns a leaf behind it"
-        if not owned
-        else "if it is meant as a constant",
+        f"{name} = {name}.detach()" if name and "[" not in name and not is_function else "",
+        ("return it detached, " if is_function else "")
+        + (
+            "if it is meant as a constant"
+            if owned
+            else "if it is a constant for these passes: no optimizer owns a leaf behind it"
+        ),
     )
     return (recompute, detach) if owned else (detach, recompute)
 
@@ -155,7 +159,9 @@ def _same_root(failure: Failure, freed_by: Heard | None) -> tuple[Fix, ...]:
         "drop",
         failure.heard.line,
         "",
-        "one backward pass is enough: the first call has already added these gradients",
+        "one backward pass is enough: the first call has already "
+        + ("returned" if freed_by is not None and freed_by.kind == "grad" else "added")
+        + " these gradients",
     )
     if freed_by is None or freed_by.place is None:
         return (drop,)
