@@ -119,6 +119,8 @@ class Ending:
         from secondpass import listening
 
         listening.start()
+        if self._html is not None:
+            listening.keep_pictures()
         self._listens = True
 
     def end_in(self, error: BaseException, runner: CodeType) -> None:
@@ -162,6 +164,8 @@ class Ending:
             report = found.to_dict()
             if found.notices and not self._explained and sys.stderr is not None:
                 print(found, file=sys.stderr, flush=True)
+            if self._html is not None:
+                _write_page(self._html, str(found))
         self._write(report)
 
     def _write(self, report: dict[str, object] | None) -> None:
@@ -181,6 +185,27 @@ def _nothing_to_say(error: BaseException | None) -> dict[str, object]:
     from secondpass.report import Explanation
 
     return Explanation(message="" if error is None else str(error)).to_dict()
+
+
+def _write_page(path: str, words: str) -> None:
+    """Write the explanation as a page, with the picture of the graph where there is one."""
+    import html
+
+    from secondpass import listening
+
+    text = f"<pre>{html.escape(words)}</pre>"
+    recording = listening.picture()
+    if recording is None:
+        whole = f'<!DOCTYPE html>\n<html lang="en">\n<meta charset="utf-8">\n{text}\n</html>\n'
+    else:
+        from secondpass.page import page
+        from secondpass.widget import AutogradGraph
+
+        whole = page(AutogradGraph(recording)).replace("</h1>", f"</h1>\n{text}", 1)
+    if path == "-":
+        print(whole)
+    else:
+        Path(path).write_text(whole, encoding="utf-8")
 
 
 def _absolute(path: str | None) -> str | None:

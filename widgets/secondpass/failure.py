@@ -18,6 +18,7 @@ import torch
 from secondpass import calls, holders, lines, report, saved, walk, writes
 from secondpass.history import (
     FREED_BY,
+    RAN_IN,
     ROOT_OF,
     Heard,
     History,
@@ -79,6 +80,8 @@ class Failure:
     retained : bool
         Whether an earlier call through this graph kept it.
     left_out : str
+    tag : int
+        The number of the Node's tag: by it, a picture finds the Node.
     """
 
     error: str
@@ -102,6 +105,7 @@ class Failure:
     modified_name: str = ""
     retained: bool = False
     left_out: str = ""
+    tag: int = -1
 
 
 def error_of(error: BaseException) -> str | None:
@@ -196,6 +200,7 @@ class _Pass:
             behind=self._behind(node),
             in_function=in_function,
             left_out=self.left_out,
+            tag=_tag_number(node),
         )
 
     def _stopped(self, in_function: bool) -> int | None:
@@ -324,7 +329,8 @@ class _Pass:
                 updated=self._updated(place),
                 modified_at=at,
                 modified_name=name,
-                retained=any("secondpass.ran_in" in one.metadata for one in self.nodes),
+                retained=any(RAN_IN in one.metadata for one in self.nodes),
+                tag=_tag_number(node),
                 left_out=self.left_out,
             )
         return Failure(report.MODIFIED, str(error), self.heard, left_out=self.left_out)
@@ -386,6 +392,11 @@ def _function_in(traceback: TracebackType | None) -> str:
 
 def _is_custom(node: Any) -> bool:
     return hasattr(type(node), "save_for_backward")  # on the class: asking the Node may raise
+
+
+def _tag_number(node: Any) -> int:
+    tag = walk.tag_of(node)
+    return -1 if tag is None else tag.number
 
 
 def _hides(node: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from secondpass import walk
+from secondpass import line_log, walk
 from secondpass.places import Place
 
 FREED_BY = "secondpass.freed_by"
@@ -29,7 +29,7 @@ FEW_NODES = 1_200
 _ACCUMULATE = getattr(torch._C._functions, "AccumulateGrad", None)
 
 
-@dataclass
+@dataclass(slots=True, eq=False)
 class Heard:
     """A call that was heard.
 
@@ -40,8 +40,8 @@ class Heard:
     kind : str
         ``backward`` or ``grad``.
     place : Place or None
-    chain : tuple of (str, int)
-        File and line of each own frame that was running, the innermost first.
+    key : int
+        Which line it is, on which way; see `line_log.Table`.
     retain, create : bool
     parent : Heard or None
         The call inside which this one was made.
@@ -61,7 +61,7 @@ class Heard:
     number: int
     kind: str
     place: Place | None
-    chain: tuple[tuple[str, int], ...]
+    key: int
     retain: bool
     create: bool
     parent: Heard | None
@@ -72,6 +72,11 @@ class Heard:
     rerun: int = 0
     tracked: bool = False
     failed: bool = False
+
+    @property
+    def chain(self) -> tuple[tuple[str, int], ...]:
+        """File and line of each own frame that was running, the innermost first."""
+        return line_log.table.chain(self.key)
 
     @property
     def line(self) -> int | None:

@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from types import CodeType, FrameType
+from typing import Any
 
 import torch
 
@@ -52,6 +53,7 @@ class Log:
         self.keys = array("L")
 
     def add(self, number: int, key: int) -> None:
+        """Give the Nodes up to a number to a line."""
         if self.keys and self.keys[-1] == key:
             self.numbers[-1] = number
             return
@@ -94,37 +96,48 @@ class Table:
 
     def __init__(self) -> None:
         self._keys: dict[tuple[int, ...], int] = {}
+        self._own_files: dict[str, bool] = {}
         self._chains: list[tuple[tuple[CodeType, int], ...]] = [()]
 
     def key_of(self, frame: FrameType | None, line: int | None = None) -> int:
         """Return the key of a frame's line (its present one) and of the own frames around it."""
-        own = own_frame(frame)
-        if own is not frame:
-            line = None
-        frame = own
-        found: list[tuple[CodeType, int]] = []
-        numbers: list[int] = []
-        while frame is not None and len(found) < CHAIN:
+        # Runs at every line that makes a Node: no function is called that need not be.
+        found: list[Any] = []
+        own_files = self._own_files
+        first = frame
+        while frame is not None and len(found) < 2 * CHAIN:
             code = frame.f_code
-            at = line or frame.f_lineno or 0
-            line = None
-            found.append((code, at))
-            numbers += (id(code), at)
-            frame = own_frame(frame.f_back)
+            own = own_files.get(code.co_filename)
+            if own is None:
+                own = own_files[code.co_filename] = is_own(code.co_filename)
+            if own:
+                found += (id(code), line if line and frame is first else frame.f_lineno)
+            frame = frame.f_back
         if not found:
             return UNKNOWN
-        known = self._keys.get(tuple(numbers))
-        if known is None:
-            # The table holds the code objects, so their numbers stay theirs.
-            self._chains.append(tuple(found))
-            known = self._keys[tuple(numbers)] = len(self._chains) - 1
-        return known
+        way = tuple(found)
+        known = self._keys.get(way)
+        return known if known is not None else self._add(way, first, line)
+
+    def _add(self, way: tuple[int, ...], frame: FrameType | None, line: int | None) -> int:
+        # The table holds the code objects, so their numbers stay theirs.
+        chain: list[tuple[CodeType, int]] = []
+        first = frame
+        while (frame := own_frame(frame)) is not None and len(chain) < CHAIN:
+            at = line if line and frame is first else frame.f_lineno
+            chain.append((frame.f_code, at or 0))
+            frame = frame.f_back
+        self._chains.append(tuple(chain))
+        self._keys[way] = len(self._chains) - 1
+        return len(self._chains) - 1
 
     def place(self, key: int) -> Place:
+        """Return the place of a key."""
         code, line = self._chains[key][0]
         return places.place_in(code, line)
 
     def chain(self, key: int) -> tuple[tuple[str, int], ...]:
+        """Return file and line of each own frame that was running, the innermost first."""
         return tuple((code.co_filename, line) for code, line in self._chains[key])
 
 

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
@@ -25,6 +24,7 @@ from secondpass import (
     holders,
     line_log,
     lines,
+    pictures,
     report,
     walk,
     writes,
@@ -32,6 +32,7 @@ from secondpass import (
 from secondpass.calls import Call
 from secondpass.history import Heard
 from secondpass.notices import Notices
+from secondpass.recording import Recording
 from secondpass.report import Explanation
 
 SHARE = 0.02
@@ -52,35 +53,42 @@ class Listener:
         self.notices = Notices(self.history)
         self.last: Explanation | None = None
         self._last_error: tuple[int, str] | None = None  # an exception would keep frames alive
+        self.picture: Recording | None = None
+        self.wants_pictures = False
         self._running: dict[int, Heard] = {}
-        self._count = 0
+        self._numbers = itertools.count(1)
         self._failures = 0
-        self._started = perf_counter()
+        self._started = self._paused = perf_counter()
         self._spent = 0.0
-        self._process = os.getpid()
-        self._lock = threading.Lock()
+
+    # Only the time in which somebody listens counts.
+
+    def pause(self) -> None:
+        """Stop the clock."""
+        self._paused = perf_counter()
+
+    def go_on(self) -> None:
+        """Start the clock again."""
+        self._started += perf_counter() - self._paused
 
     # ---- calls
 
     def begin(self, call: Call) -> None:
         """Hear that a call begins."""
-        key = line_log.table.key_of(sys._getframe(1))
-        with self._lock:
-            self._count += 1
-            heard = Heard(
-                number=self._count,
-                kind=call.kind,
-                place=call.place,
-                chain=line_log.table.chain(key),
-                retain=call.retain_graph,
-                create=call.create_graph,
-                parent=None if call.parent is None else self._running.get(call.parent.key),
-                began=lines.number_now(),
-                thread=call.thread,
-                step=self.notices.steps,
-            )
-            self._running[call.key] = heard
-            self.history.add(heard)
+        heard = Heard(
+            number=next(self._numbers),
+            kind=call.kind,
+            place=call.place,
+            key=line_log.table.key_of(sys._getframe(1)),
+            retain=call.retain_graph,
+            create=call.create_graph,
+            parent=None if call.parent is None else self._running.get(call.parent.key),
+            began=lines.number_now(),
+            thread=call.thread,
+            step=self.notices.steps,
+        )
+        self._running[call.key] = heard
+        self.history.add(heard)
         self.notices.begin(call, heard)
 
     def end(self, call: Call) -> None:
@@ -117,9 +125,12 @@ class Listener:
         if kind == report.NO_GRAPH:
             self._keep(error, cuts.explain(call, heard, sys._getframe(1)))
             return
+        self.picture = None
         found = failure.gather(call, heard, self.history)
         if found is not None:
             self._keep(error, explanation.explain(found))
+            if self.wants_pictures:
+                self.picture = pictures.take(call, heard, found)
 
     def _keep(self, error: BaseException, found: Explanation) -> None:
         self.last = found
@@ -154,12 +165,21 @@ _undo: list[Callable[[], None]] = []
 
 
 def start() -> None:
-    """Begin to listen."""
+    """Begin to listen; what was heard before is forgotten, but not where somebody listens."""
+    global _listener
+    if _count == 0:
+        _listener = Listener()
+    resume()
+
+
+def resume() -> None:
+    """Begin to listen, or go on after `stop`."""
     global _listener, _count
     _count += 1
     if _count > 1:
         return
-    _listener = Listener()
+    _listener = _listener or Listener()
+    _listener.go_on()
     lines.start()
     _undo.append(lines.stop)
     _undo.append(calls.listen(_listener))
@@ -173,6 +193,8 @@ def stop() -> None:
     global _count
     _count -= 1
     if _count == 0:
+        if _listener is not None:
+            _listener.pause()
         while _undo:
             _undo.pop()()
 
@@ -195,6 +217,20 @@ def explain_error(error: BaseException | None) -> Explanation | None:
     return None if _listener is None else _listener.explain_error(error)
 
 
+def picture() -> Recording | None:
+    """Return a recording of the graph in which the last failed call stopped, if one was asked for.
+
+    See `keep_pictures`.
+    """
+    return None if _listener is None else _listener.picture
+
+
+def keep_pictures() -> None:
+    """Read the graph of every failed call from now on, so that it can be shown."""
+    if _listener is not None:
+        _listener.wants_pictures = True
+
+
 def last_words(error: BaseException | None) -> Explanation:
     """Return the explanation of how a program ended, with all notices."""
     found = explain_error(error)
@@ -212,7 +248,7 @@ def _hear_steps(listener: Listener) -> Callable[[], None]:
         if not compiling():
             frame = sys._getframe(1)
             writes.note_step(optimizer, frame)
-            listener.notices.step(optimizer, frame)
+            listener.notices.step(optimizer)
 
     handle = register_optimizer_step_post_hook(stepped)
     return handle.remove

@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 import torch
@@ -71,6 +70,20 @@ class _Grad:
 
 
 @dataclass
+class _Optimizer:
+    """An optimizer that has made a step."""
+
+    itself: weakref.ref[Any]
+    step: int = 0  # its last one, counted over all optimizers
+    used: list[_Grad] = field(default_factory=list)
+
+    def parameters(self) -> list[torch.Tensor]:
+        optimizer = self.itself()
+        groups = [] if optimizer is None else optimizer.param_groups
+        return [one for group in groups for one in group["params"]]
+
+
+@dataclass
 class _Read:
     """A ``.grad`` that a line of the person's own has used."""
 
@@ -88,8 +101,7 @@ class Notices:
         self.steps = 0
         self._history = history
         self._lines: dict[tuple[str, int], _Line] = {}
-        self._used: weakref.WeakKeyDictionary[Any, list[_Grad]] = weakref.WeakKeyDictionary()
-        self._stepped: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._optimizers: dict[int, _Optimizer] = {}  # by id: a plain dict is the fastest to walk
         self._reads: dict[int, _Read] = {}
         self._found: dict[tuple[str, int | None], Notice] = {}
 
@@ -102,8 +114,9 @@ class Notices:
 
     def begin(self, call: Call, heard: Heard) -> None:
         """Hear that a call begins: which used gradients has nobody reset?"""
-        for grads in self._used.values():
-            grads[:] = [one for one in grads if _still_there(one)]
+        for known in self._optimizers.values():
+            if known.used:
+                known.used = [one for one in known.used if _still_there(one)]
         for number, read in list(self._reads.items()):
             grad = read.grad()
             if grad is None or grad._version != read.version or not _is_there(grad):
@@ -113,8 +126,8 @@ class Notices:
 
     def end(self, call: Call, heard: Heard, ran: Ran | None) -> None:
         """Hear that a call has ended well."""
-        for grads in self._used.values():
-            for one in grads:
+        for known in self._optimizers.values():
+            for one in known.used:
                 grad = one.grad()
                 if grad is not None and grad._version != one.version:
                     one.version = grad._version
@@ -133,11 +146,17 @@ class Notices:
         self._see_kept(line, heard, ran)
         self._see_stale(heard, ran)
 
-    def step(self, optimizer: Any, frame: FrameType | None) -> None:
+    def step(self, optimizer: Any) -> None:
         """Hear that an optimizer has made a step."""
         self.steps += 1
-        self._stepped[optimizer] = self.steps
-        for one in self._used.get(optimizer, ()):
+        known = self._optimizers.get(id(optimizer))
+        if known is None or known.itself() is not optimizer:
+            self._optimizers = {
+                key: one for key, one in self._optimizers.items() if one.itself() is not None
+            }
+            known = self._optimizers[id(optimizer)] = _Optimizer(weakref.ref(optimizer))
+        known.step = self.steps
+        for one in known.used:
             grad, owner = one.grad(), one.owner()
             if one.added is None or grad is None or owner is None or owner.grad is not grad:
                 continue
@@ -148,7 +167,7 @@ class Notices:
                     "this call added to gradients that a step() had already used: they were "
                     "never set to zero in between",
                 )
-        self._used[optimizer] = _samples(optimizer)
+        known.used = _samples(optimizer)
 
     # ---- the rules
 
@@ -192,10 +211,9 @@ class Notices:
                 continue
             stepped = {
                 id(one)
-                for optimizer, step in self._stepped.items()
-                if step > earlier.step
-                for group in optimizer.param_groups
-                for one in group["params"]
+                for known in self._optimizers.values()
+                if known.step > earlier.step
+                for one in known.parameters()
             }
             leaves = walk.walk([node]).leaves
             if any(id(leaf.variable) in stepped for leaf in leaves):
@@ -228,9 +246,8 @@ class Notices:
     def _owned(self, grad: torch.Tensor) -> bool:
         return any(
             one.grad is grad
-            for optimizer in self._stepped
-            for group in optimizer.param_groups
-            for one in group["params"]
+            for known in self._optimizers.values()
+            for one in known.parameters()
         )
 
     def _say(self, kind: str, line: int | None, why: str) -> None:
@@ -239,12 +256,15 @@ class Notices:
 
 def _samples(optimizer: Any) -> list[_Grad]:
     """Return two of an optimizer's gradients, as they are right after a step."""
-    having = [
-        one for group in optimizer.param_groups for one in group["params"] if one.grad is not None
-    ]
+    groups = optimizer.param_groups
+    first = next((one for group in groups for one in group["params"] if one.grad is not None), None)
+    if first is None:
+        return []
+    backwards = (one for group in reversed(groups) for one in reversed(group["params"]))
+    last = next(one for one in backwards if one.grad is not None)
     return [
         _Grad(weakref.ref(one), weakref.ref(one.grad), one.grad._version)
-        for one in {id(one): one for one in (*having[:1], *having[-1:])}.values()
+        for one in ((first,) if first is last else (first, last))
     ]
 
 

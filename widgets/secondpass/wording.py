@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import tokenize
+
 from secondpass import report
 from secondpass.explanation import short_name
 from secondpass.places import Place
@@ -141,7 +145,23 @@ def _in_node(explanation: Explanation) -> str:
 def _at(place: Place | None) -> str:
     if place is None:
         return "a line that is not known"
-    return f"line {place.line}:  {place.code}" if place.code else f"line {place.line}"
+    code = _code(place.code)
+    return f"{place.where}:  {code}" if code else place.where
+
+
+def _code(code: str) -> str:
+    """Return a line of code without a comment at its end.
+
+    Examples
+    --------
+    >>> _code('loss.backward()  # frees'), _code('print("#")')
+    ('loss.backward()', 'print("#")')
+    """
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.COMMENT:
+                return code[: token.start[1]].rstrip()
+    return code
 
 
 def _cut(line: str) -> str:

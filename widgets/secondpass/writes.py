@@ -135,23 +135,28 @@ def _attribute(value: Any, name: str) -> Any:
 
 # ---- optimizer steps
 
-_steps: weakref.WeakKeyDictionary[Any, deque[tuple[int, tuple[int, ...]]]] = (
-    weakref.WeakKeyDictionary()
-)
+_Steps = deque[tuple[int, list[int]]]  # line key, and the version of each parameter after it
+_steps: dict[int, tuple[weakref.ref[Any], _Steps]] = {}  # by id: the fastest to look up
 
 
 def note_step(optimizer: Any, frame: FrameType | None) -> None:
     """Note that an optimizer's step wrote into its parameters."""
-    versions = tuple(one._version for group in optimizer.param_groups for one in group["params"])
-    known = _steps.setdefault(optimizer, deque(maxlen=STEPS))
-    known.append((line_log.table.key_of(frame), versions))
+    known = _steps.get(id(optimizer))
+    if known is None or known[0]() is not optimizer:
+        for key in [key for key, (alive, _) in _steps.items() if alive() is None]:
+            del _steps[key]
+        known = _steps[id(optimizer)] = weakref.ref(optimizer), deque(maxlen=STEPS)
+    versions = [one._version for group in optimizer.param_groups for one in group["params"]]
+    known[1].append((line_log.table.key_of(frame), versions))
 
 
 def stepped_after(tensor: torch.Tensor, version: int) -> Place | None:
     """Return the line of the first step that wrote into a parameter after it had a version."""
-    for optimizer, steps in list(_steps.items()):
-        storages = [storage_of(one) for group in optimizer.param_groups for one in group["params"]]
-        storage = storage_of(tensor)
+    storage = storage_of(tensor)
+    for alive, steps in list(_steps.values()):
+        optimizer = alive()
+        groups = [] if optimizer is None else optimizer.param_groups
+        storages = [storage_of(one) for group in groups for one in group["params"]]
         if storage is None or storage not in storages:
             continue
         place = storages.index(storage)

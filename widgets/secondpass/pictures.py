@@ -1,0 +1,76 @@
+"""The graph of a failed call as a recording of one frame: what the widget shows beside the words."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from secondpass import lines, names, saved, walk
+from secondpass.calls import Call
+from secondpass.events import Noted
+from secondpass.failure import Failure
+from secondpass.frames import CallRecord, Frame
+from secondpass.history import FREED_BY, Heard, nodes_behind
+from secondpass.recorder import Recorder
+from secondpass.recording import Recording
+
+
+def take(call: Call, heard: Heard, failure: Failure) -> Recording | None:
+    """Read a failed call's graph as it stands, with a frame that marks where it stopped.
+
+    Returns
+    -------
+    Recording or None
+        None where there is no graph to show.
+    """
+    starts = nodes_behind(call.roots)
+    if not starts:
+        return None
+    recorder = Recorder(lines.line_of, follow_all=False)
+    recorder.add_graph(call.roots, names.names_now(sys._getframe(1)))
+    node_id = None
+    for node in walk.walk(starts).nodes:
+        key = recorder.reader.id_of(node)
+        if key is None:
+            continue
+        if node.metadata.get(FREED_BY) is not None:
+            _name_caller(recorder, key, node)
+        tag = walk.tag_of(node)
+        if tag is not None and tag.number == failure.tag:
+            node_id = key
+    for one in (failure.freed_by, heard):
+        if one is not None:
+            recorder.calls.append(
+                CallRecord(
+                    one.number,
+                    one.kind,
+                    one.place,
+                    one.retain,
+                    one.create,
+                    failed=one is heard,
+                )
+            )
+    stop = Frame(
+        "stop", _sentence(failure, heard), call=heard.number, node=node_id, line=heard.place
+    )
+    recorder.events.append(Noted(stop, recorder.start_held))
+    return Recording(recorder)
+
+
+def _name_caller(recorder: Recorder, key: str, node: Any) -> None:
+    """Write into the picture which call freed a Node's slots."""
+    for slot in saved.read_slots(node):
+        name = f"{key}.{slot.name}"
+        state = recorder.start_slots.get(name)
+        if state is not None and state[0] == saved.FREED:
+            recorder.start_slots[name] = (saved.FREED, node.metadata[FREED_BY])
+
+
+def _sentence(failure: Failure, heard: Heard) -> str:
+    freed_by = failure.freed_by
+    text = f"Call {heard.number} stops"
+    if failure.node:
+        text += f" in {failure.node}"
+    if freed_by is not None:
+        text += f": call {freed_by.number} freed its saved tensors"
+    return f"{text}."
