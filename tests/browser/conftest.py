@@ -1,7 +1,8 @@
 """A real JupyterLab and Notebook 7, driven by Chromium, over scratch copies of the notebooks.
 
 Where no browser can be found the tests are skipped, except in CI, where they fail. Set
-``SECONDPASS_SCREENSHOTS`` to a folder to keep a picture of every notebook that a test opened.
+``SECONDPASS_SCREENSHOTS`` to a folder to keep pictures of what the tests saw, and
+``SECONDPASS_THEME`` to ``dark`` to have every notebook opened in the dark theme.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from playwright.sync_api import (
     Browser,
     ConsoleMessage,
     Error,
+    Locator,
     Page,
     expect,
     sync_playwright,
@@ -218,11 +220,11 @@ class OpenNotebook:
         """Click into the code cell with this number."""
         self.page.locator(".jp-CodeCell").nth(number).locator(".cm-content").click()
 
-    def picture(self, name: str) -> None:
-        """Keep a picture of the page, where a folder for pictures was given."""
+    def picture(self, name: str, of: Locator | None = None) -> None:
+        """Keep a picture of the page or a part of it, where a folder for pictures was given."""
         folder = os.environ.get("SECONDPASS_SCREENSHOTS")
         if folder:
-            self.page.screenshot(path=Path(folder) / f"{name}.png")
+            (of or self.page).screenshot(path=Path(folder) / f"{name}.png")
 
 
 def describe(said: ConsoleMessage) -> str:
