@@ -206,6 +206,7 @@ class _Pass:
     def _stopped(self, in_function: bool) -> int | None:
         """Return the place, in engine order, of the Node in which the pass stopped."""
         likely: int | None = None
+        unheard: int | None = None  # freed by a call that ran before listening began
         for place, node in enumerate(self.nodes):
             custom = _is_custom(node)
             if custom and not in_function:
@@ -218,7 +219,9 @@ class _Pass:
                 calls_since = self.history.since(number or 0, self.heard.thread)
                 if any(one is not self.heard and not one.retain for one in calls_since):
                     likely = place
-        return likely
+                elif unheard is None:
+                    unheard = place
+        return likely if likely is not None else unheard
 
     def _maybe_freed_by(self, node: Any) -> tuple[Heard, ...]:
         """Return the calls that may have freed a Node that no call marked."""
