@@ -92,7 +92,10 @@ def gpt(module: types.ModuleType) -> tuple[nn.Module, tuple]:
 def main() -> None:
     torch.set_num_threads(1)  # threads that wait for each other measure the machine, not us
     print(f"{'':28}{'bare':>9}{'listened':>11}{'anomaly':>10}   of what anomaly adds")
-    for name, make, steps, budget in (("MLP 64-128-128-10", mlp, 200, 1.3), ("GPT-12 d=64", gpt, 10, 1.1)):
+    for name, make, steps, budget in (
+        ("MLP 64-128-128-10", mlp, 200, 1.3),
+        ("GPT-12 d=64", gpt, 10, 1.1),
+    ):
         bare, listened, anomaly = measure(make, steps)
         print(
             f"{name:28}{bare * 1e3:7.2f}ms{listened / bare:10.2f}x{anomaly / bare:9.2f}x"

@@ -21,7 +21,7 @@ from secondpass import holders, report, sources, writes
 from secondpass.calls import Call
 from secondpass.failure import innermost_own
 from secondpass.history import Heard
-from secondpass.places import Place, is_own, own_frame, place_in
+from secondpass.places import Place, is_own, own_frame, place_in, source_lines
 from secondpass.report import CalledAt, Carrier, Explanation, Fix
 
 _DEEPEST = 40
@@ -227,7 +227,7 @@ def _decorated_off(function: ast.AST, place: Place) -> Cut | None:
 
 
 def _cut(place: Place, line: int, why: str, what: str = "no_grad") -> Cut:
-    text = sources.source_lines(place.file)
+    text = source_lines(place.file)
     code = text[line - 1].strip() if 0 < line <= len(text) else ""
     return Cut(Place(place.file, line, code, place.function), why, what)
 
@@ -546,7 +546,7 @@ class _Reader:
                 if one.id in scope.arguments and scope.outer is not None:
                     if self._any_may_learn(scope.arguments[one.id], scope.outer, depth + 1):
                         return True
-            if isinstance(one, ast.Name) and one is not node or value is _UNSEEN:
+            if (isinstance(one, ast.Name) and one is not node) or value is _UNSEEN:
                 if isinstance(one, ast.Name) and one.id not in scope.arguments:
                     for _, taken in self._stores(one.id, scope, one.lineno):
                         if taken is not node and self._any_may_learn(taken, scope, depth + 1):

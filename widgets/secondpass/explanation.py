@@ -11,6 +11,8 @@ from secondpass.holders import Held
 from secondpass.places import Place
 from secondpass.report import CalledAt, Carrier, Explanation, StoppedIn
 
+__all__ = ["Explanation", "explain"]
+
 CARRIED = "carried"
 COMPUTED_ONCE = "computed-once"
 SHARED = "shared"

@@ -234,7 +234,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     else:
         inner = _dict_of(value)
         yield from ((f".{name}", item) for name, item in _ends(list(inner.items())))
-        for slot in _slots(kind):
+        for slot in _slots(kind):  # type: ignore[arg-type]
             item = getattr(value, slot, None)
             if item is not None:
                 yield f".{slot}", item

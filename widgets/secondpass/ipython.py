@@ -88,10 +88,9 @@ class _Watcher:
             return
         from IPython.display import display
 
-        display(_Shown(explanation))
         view = _view()
-        if view is not None:
-            display(view)
+        for one in [_Shown(explanation), *([] if view is None else [view])]:
+            display(one)  # type: ignore[no-untyped-call]
 
 
 class _Shown:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
@@ -70,12 +70,6 @@ class Log:
             return UNKNOWN
         return self.keys[bisect_right(self.numbers, number)]
 
-    def ran_between(self, key: int, first: int, last: int) -> bool:
-        """Say whether a line made Nodes with numbers from first up to last."""
-        start = bisect_right(self.numbers, first)
-        stop = bisect_left(self.numbers, last) + 1
-        return key in self.keys[start:stop]
-
 
 class _Thread(threading.local):
     """What is known of the running thread; `last` is the number at its last mark."""
@@ -111,7 +105,8 @@ class Table:
             if own is None:
                 own = own_files[code.co_filename] = is_own(code.co_filename)
             if own:
-                found += (id(code), line if line and frame is first else frame.f_lineno)
+                # The instruction stands for its line, and costs less to ask for.
+                found += (id(code), -line if line and frame is first else frame.f_lasti)
             frame = frame.f_back
         if not found:
             return UNKNOWN

@@ -135,7 +135,7 @@ class _Tracer:
         self._frames.clear()
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
-        before = self.before(frame, event, arg) if self.before is not None else None
+        before = self.before(frame, event, arg) if self.before is not None else None  # type: ignore[arg-type]
         if not is_own(frame.f_code.co_filename):
             return before
         if line_log.is_behind():
@@ -196,12 +196,6 @@ def made_by_number(number: int) -> Made | None:
         return None
     key = key or keys.pop()
     return Made(table.place(key), table.chain(key), key, number)
-
-
-def ran_between(made: Made, first: int, last: int) -> bool:
-    """Say whether the line that made a Node made others, numbered from first up to last."""
-    log = line_log.here.log
-    return log is not None and log.ran_between(made.key, first, last)
 
 
 def number_of(node: Any) -> int | None:

@@ -35,7 +35,7 @@ from secondpass.notices import Notices
 from secondpass.recording import Recording
 from secondpass.report import Explanation
 
-SHARE = 0.02
+SHARE = 0.015
 """Of the time that passes, so much may be spent on collecting names and marking Nodes."""
 
 WHOLE = 10

@@ -55,7 +55,7 @@ def mark_imports() -> Callable[[], None]:
         Ends it; modules loaded in between keep their marks.
     """
     install_marks()
-    SourceFileLoader.get_code = _get_marked_code  # type: ignore[method-assign]
+    SourceFileLoader.get_code = _get_marked_code  # type: ignore[method-assign, assignment]
 
     def stop() -> None:
         if SourceFileLoader.__dict__.get("get_code") is _get_marked_code:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from typing import TypeVar, cast
 
 MARK = "__secondpass_mark__"
 ENTER = "__secondpass_enter__"
@@ -32,6 +33,7 @@ SWITCHED = "__secondpass_switched__"
 ALL = (MARK, ENTER, CAUGHT, WROTE, WROTE_IN, READ, SWITCHED)
 
 _Statement = ast.stmt
+_Node = TypeVar("_Node", bound=ast.AST)
 _FOR_AT_ITER = sys.version_info >= (3, 12)  # which line FOR_ITER belongs to
 
 _OPERATIONS = (
@@ -134,7 +136,7 @@ class _Marker(ast.NodeTransformer):
             several = heads[0].lineno != heads[-1].end_lineno
             for item in statement.items:
                 value = item.context_expr
-                item.context_expr = self.header(value) if several else self.visit(value)
+                item.context_expr = self.header(value) if several else self.marked(value)
             self.blocks(statement)
             statement.body.insert(0, self.mark(statement))  # __enter__
             yield statement
@@ -163,7 +165,7 @@ class _Marker(ast.NodeTransformer):
         line = self.split(statement, None)
         writes = list(self.writes(statement))
         switches = _switches(statement)
-        yield self.visit(statement)
+        yield cast(ast.stmt, self.visit(statement))
         if isinstance(statement, ast.Raise):
             return  # never reached
         if writes:
@@ -197,7 +199,7 @@ class _Marker(ast.NodeTransformer):
     def for_loop(self, statement: ast.For | ast.AsyncFor) -> Iterator[_Statement]:
         plain = _counts(statement.iter)
         line = statement.iter.lineno if _FOR_AT_ITER else statement.lineno
-        statement.iter = self.visit(statement.iter) if plain else self.header(statement.iter)
+        statement.iter = self.marked(statement.iter) if plain else self.header(statement.iter)
         self.blocks(statement)
         if not plain:
             statement.body.insert(0, self.mark(statement, line))  # what __next__ made
@@ -241,7 +243,12 @@ class _Marker(ast.NodeTransformer):
 
     # ---- expressions
 
-    def visit(self, node: ast.AST) -> ast.AST:  # type: ignore[override]
+    def marked(self, value: ast.expr) -> ast.expr:
+        """Mark the insides of an expression whose end another mark notes."""
+        self.split(value, None)
+        return cast(ast.expr, self.visit(value))
+
+    def visit(self, node: ast.AST) -> ast.AST:
         """Mark an expression's insides, then itself where its line ends."""
         line = self.wrapped.get(node)
         used = node in self.used
@@ -250,7 +257,7 @@ class _Marker(ast.NodeTransformer):
             new = _at(_call(READ, new), node)
         if line is not None:
             new = self.followed(new, node, line)
-        return new  # type: ignore[no-any-return]
+        return cast(ast.AST, new)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -272,7 +279,7 @@ class _Marker(ast.NodeTransformer):
             node.elt = self.picked([_call(ENTER), node.elt, _call(MARK)], 1, element, None)
         return node
 
-    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.AST:  # noqa: N802, D102
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.AST:
         element = node.elt
         self.generic_visit(node)
         if node.lineno != node.end_lineno and _may_run(element):
@@ -281,7 +288,7 @@ class _Marker(ast.NodeTransformer):
             node.elt = self.picked([first, node.elt, _call(MARK)], 1, element, None)
         return node
 
-    visit_SetComp = visit_ListComp  # noqa: N815
+    visit_SetComp = visit_ListComp
 
     def visit_Yield(self, node: ast.Yield) -> ast.AST:
         if node.value is not None:
@@ -359,7 +366,7 @@ def _call(name: str, *values: ast.AST) -> ast.Call:
     return ast.Call(func=function, args=list(values), keywords=[])  # type: ignore[arg-type]
 
 
-def _at(node: ast.AST, at: ast.AST, line: int | None = None) -> ast.AST:  # type: ignore[misc]
+def _at(node: _Node, at: ast.AST, line: int | None = None) -> _Node:
     """Give a new node, and what is new inside it, the position of an old one."""
     for one in ast.walk(node):
         if hasattr(one, "lineno") or not isinstance(one, ast.expr | ast.stmt):
@@ -457,7 +464,7 @@ def _counts(value: ast.expr) -> bool:
 
 def _is_writing(function: ast.expr) -> bool:
     """Say whether a called name ends in one underscore: ``add_``, ``nn.init.zeros_``."""
-    name = getattr(function, "attr", None) or getattr(function, "id", "")
+    name = _name_of(function)
     return name.endswith("_") and not name.endswith("__") and name not in _NOT_WRITING
 
 

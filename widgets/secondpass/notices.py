@@ -6,6 +6,8 @@ program shows, and for its repetition.
 
 from __future__ import annotations
 
+import ast
+import itertools
 import weakref
 from collections import deque
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from typing import Any
 
 import torch
 
-from secondpass import sources, walk
+from secondpass import line_log, sources, walk
 from secondpass.calls import Call
 from secondpass.history import Heard, History, Ran
 from secondpass.holders import NAMES, Held
@@ -113,7 +115,7 @@ class Notices:
     # ---- what is heard
 
     def begin(self, call: Call, heard: Heard) -> None:
-        """Hear that a call begins: which used gradients has nobody reset?"""
+        """Hear that a call begins, and see which used gradients nobody has reset."""
         for known in self._optimizers.values():
             if known.used:
                 known.used = [one for one in known.used if _still_there(one)]
@@ -176,7 +178,7 @@ class Notices:
         sizes = list(line.sizes)
         grows = all(
             earlier[0] < later[0] and earlier[1] < later[1]
-            for earlier, later in zip(sizes, sizes[1:], strict=False)
+            for earlier, later in itertools.pairwise(sizes)
         )
         if len(sizes) == GROWING and grows:
             self._say(
@@ -233,7 +235,9 @@ class Notices:
         """
         known = self._reads.get(id(grad))
         if known is not None and known.grad() is grad and known.added is not None:
-            if known.key == key and known.version == grad._version and not self._owned(grad):
+            place = line_log.table.place
+            same_line = place(known.key) == place(key)
+            if same_line and known.version == grad._version and not self._owned(grad):
                 self._say(
                     "grad-accumulated",
                     known.added.line,
@@ -245,9 +249,7 @@ class Notices:
 
     def _owned(self, grad: torch.Tensor) -> bool:
         return any(
-            one.grad is grad
-            for known in self._optimizers.values()
-            for one in known.parameters()
+            one.grad is grad for known in self._optimizers.values() for one in known.parameters()
         )
 
     def _say(self, kind: str, line: int | None, why: str) -> None:
@@ -315,8 +317,6 @@ def _kept_notice(line: _Line) -> Notice:
 
 def _storing_line(place: Place, name: str) -> int | None:
     """Return the line of ``history.append(…)``."""
-    import ast
-
     tree = sources.tree_of(place.file) if name else None
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

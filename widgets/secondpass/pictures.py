@@ -1,4 +1,4 @@
-"""The graph of a failed call as a recording of one frame: what the widget shows beside the words."""
+"""The graph of a failed call as a recording of one frame: what is shown beside the words."""
 
 from __future__ import annotations
 

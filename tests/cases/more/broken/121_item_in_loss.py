@@ -1,0 +1,11 @@
+import torch
+from torch import nn
+net = nn.Linear(3, 1)
+def total(xs):
+    out = 0.0
+    for x in xs:
+        out += net(x).square().mean().item()  # <-- cut
+    return torch.tensor(out)
+loss = total(torch.randn(2, 4, 3))
+loss.requires_grad
+loss.backward()  # <-- fails

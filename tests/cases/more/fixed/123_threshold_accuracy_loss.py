@@ -1,0 +1,7 @@
+import torch
+from torch import nn
+net = nn.Linear(3, 1)
+x, y = torch.randn(8, 3), torch.randint(0, 2, (8, 1))
+p = torch.sigmoid(net(x))
+loss = (p - y).abs().mean()
+loss.backward()

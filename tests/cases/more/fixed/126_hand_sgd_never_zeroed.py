@@ -1,0 +1,20 @@
+import torch
+torch.manual_seed(0)
+w = torch.randn(3, requires_grad=True)
+x, y = torch.randn(10, 3), torch.randn(10)
+for epoch in range(4):
+    loss = (x @ w - y).square().mean()
+    loss.backward()
+    with torch.no_grad():
+        w -= 0.01 * w.grad
+    w.grad.zero_()
+for epoch in range(4):
+    loss = (x @ w - y).square().mean()
+    loss.backward()
+    w.data -= 0.01 * w.grad.data
+    w.grad.data.zero_()
+for epoch in range(4):
+    loss = (x @ w - y).square().mean()
+    loss.backward()
+    w.data -= 0.01 * w.grad.data
+    w.grad = None
