@@ -303,6 +303,56 @@ def test_a_call_in_a_hook_frees_what_the_outer_call_needs():
     assert recording.graph.nodes[int(stop.node[1:])].name == "ExpBackward0"
 
 
+def test_a_hook_that_resets_the_gradient_it_was_given():
+    x = leaf()
+
+    def step(parameter):
+        parameter.grad = None
+
+    x.register_post_accumulate_grad_hook(step)
+    y = x**2
+    recording = follow([y])
+    y.backward()
+    assert texts(recording, "accumulate", "zero") == [
+        "Call 1: x.grad = 4",
+        "x.grad was reset by a hook.",
+    ]
+
+
+def test_a_hook_that_changes_the_gradient():
+    x = leaf()
+
+    def double(parameter):
+        parameter.grad.mul_(2)
+
+    x.register_post_accumulate_grad_hook(double)
+    y = x**2
+    recording = follow([y])
+    y.backward(retain_graph=True)
+    y.backward()
+    assert texts(recording, "accumulate", "write") == [
+        "Call 1: x.grad = 4",
+        "x.grad is 8 after a hook on it.",
+        "Call 2: x.grad 8 + 4",
+        "x.grad is 24 after a hook on it.",
+    ]
+
+
+def test_a_gradient_changed_at_the_end_of_a_call_was_changed_by_it():
+    x = leaf()
+    y = x**2
+
+    def halve(grad):
+        engine = torch.autograd.Variable._execution_engine
+        engine.queue_callback(lambda: x.grad.div_(2))  # as DistributedDataParallel does
+
+    y.register_hook(halve)
+    recording = follow([y])
+    y.backward()
+    assert texts(recording, "write") == ["x.grad was changed while call 1 ran: 4 → 2"]
+    assert kinds(recording)[-2:] == ["write", "return"]
+
+
 def test_a_saved_tensor_written_in_place_is_a_write_frame():
     x = leaf()
     h = x * 2

@@ -107,25 +107,46 @@ class Landed:
     before: Value | None
     incoming: Value
     after: Value | None
+    hooked: bool = False  # hooks of the person's ran on it before its .grad was seen again
     held: int = 0
 
     def frames(self) -> list[Frame]:
-        """Write it as a frame."""
+        """Write it as a frame, and what a hook made of it as another."""
         before = None if self.before is None else str(self.before)
-        incoming, after = str(self.incoming), str(self.after)
-        whole = f"= {after}" if before is None else f"{before} + {incoming} = {after}"
+        after = None if self.after is None else str(self.after)
+        incoming = str(self.incoming)
+        added = incoming if before is None else f"{before} + {incoming}"
+        if self.hooked or after is None:
+            landed, total = f"= {added}" if before is None else added, added
+        elif before is None:
+            landed, total = f"= {after}", after
+        else:
+            landed, total = f"{added} = {after}", after
         frame = Frame(
             "accumulate",
-            f"Call {self.call}: {self.name}.grad {whole}",
+            f"Call {self.call}: {self.name}.grad {landed}",
             call=self.call,
             leaf=self.name,
             leaf_id=self.leaf_id,
             before=before,
             incoming=incoming,
+            after=total,
+            held=self.held,
+        )
+        if after == total:
+            return [frame]
+        what = "was reset by a hook" if after is None else f"is {after} after a hook on it"
+        hook = Frame(
+            "zero" if after is None else "write",
+            f"{self.name}.grad {what}.",
+            call=self.call,
+            leaf=self.name,
+            leaf_id=self.leaf_id,
+            before=total,
             after=after,
             held=self.held,
         )
-        return [frame]
+        return [frame, hook]
 
 
 @dataclass(slots=True)

@@ -176,12 +176,14 @@ class WatchedCall:
             return
         (leaf_id, incoming), self._adding = self._adding, None
         known = self._reader.leaves[leaf_id]
-        before = known.grad.value
+        before, leaf = known.grad.value, known.tensor()
+        hooked = bool(leaf is not None and leaf._post_accumulate_grad_hooks)
         # The first gradient becomes .grad as it is.
-        after = self._reader.see_grad(leaf_id, incoming if before is None else None).value
+        as_it_is = before is None and not hooked
+        after = self._reader.see_grad(leaf_id, incoming if as_it_is else None).value
         if known.name not in self.updated:
             self.updated.append(known.name)
-        self._add(Landed(self.number, leaf_id, known.name, before, incoming, after))
+        self._add(Landed(self.number, leaf_id, known.name, before, incoming, after, hooked))
 
     def _arrived(self, place: tuple[str, int], gradient: torch.Tensor) -> Value:
         """Return a gradient's value, not measured twice where it alone arrived here."""

@@ -138,6 +138,7 @@ class Recorder:
                 return
             watched.remove()
             watched.settle()
+            self._add_grad_changes(lambda: None, watched.number)
             if call.failed:
                 self._add_stop(call, watched)
             else:
@@ -179,16 +180,20 @@ class Recorder:
         """
         with self._lock:
             count = len(self.events)
-            for key, known in self.reader.leaves.items():
-                leaf = known.tensor()
-                if leaf is not None and not known.grad.stands(leaf):
-                    self._add_grad_change(key, leaf, line())
+            self._add_grad_changes(line)
             self._add_gone(line)
             self._add_writes(line)
             if len(self.events) > count:
                 self.told()
 
-    def _add_grad_change(self, key: str, leaf: torch.Tensor, line: Place | None) -> None:
+    def _add_grad_changes(self, line: Callable[[], Place | None], call: int | None = None) -> None:
+        """Note which ``.grad`` is another than when it was last seen."""
+        for key, known in self.reader.leaves.items():
+            leaf = known.tensor()
+            if leaf is not None and not known.grad.stands(leaf):
+                self._add_grad_change(key, line(), call)
+
+    def _add_grad_change(self, key: str, line: Place | None, call: int | None) -> None:
         before = self.reader.leaves[key].grad.text
         seen = self.reader.see_grad(key)
         after = seen.text
@@ -196,11 +201,14 @@ class Recorder:
             return
         name = self.reader.leaves[key].name
         reset = seen.value is None or seen.value.is_zero
-        what = "was reset" if reset else "was changed outside the recorded calls"
+        what = "was reset" if reset else "was changed"
+        # A hook may do it, or whoever waits for the end of the pass, as DistributedDataParallel.
+        when = f" while call {call} ran" if call else "" if reset else " outside the recorded calls"
         self._note(
             Frame(
                 "zero" if reset else "write",
-                f"{name}.grad {what}: {before} → {after}",
+                f"{name}.grad {what}{when}: {before} → {after}",
+                call=call,
                 leaf=name,
                 leaf_id=key,
                 line=line,
