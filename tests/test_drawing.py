@@ -124,7 +124,7 @@ def test_the_picture_is_the_same_every_time():
     data = complete(chain(100, lines=7, leaves=5))
     first, second = (draw(data, plan(data)) for _ in range(2))
     assert first == second
-    assert not re.search(r"\d\.\d", re.sub(r"<title>.*?</title>", "", first))
+    assert not re.search(r"\d\.\d", re.sub(r">[^<]*<", "><", first))
 
 
 def test_boxes_do_not_overlap():

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sample import Given, chain, sample
+from sample import Given, chain, frame, sample
 from secondpass.page import player, save
 from secondpass.widget import AutogradGraph
 
@@ -150,6 +150,60 @@ def test_who_wants_no_motion_gets_none(open_page):
     page = open_page(step=3, reduced_motion="reduce")
     page.locator(".lanes").press("ArrowRight")
     assert page.evaluate("document.getAnimations().length") == 0
+
+
+def wide_and_tall():
+    """A graph of the size of a small MLP's: too big for the stage, small enough to be read."""
+    data = chain(9, leaves=4)
+    data["frames"] = [frame("node", "Call 1 runs n0.", call=1, node="n0")]
+    data["frames"] += [frame("node", "Call 1 runs n8.", call=1, node="n8")]
+    return data
+
+
+INSIDE = """(selector) => {
+  const box = document.querySelector(selector).getBoundingClientRect();
+  const stage = document.querySelector(".stage").getBoundingClientRect();
+  return box.left >= stage.left && box.right <= stage.right && box.top >= stage.top &&
+    box.bottom <= stage.bottom;
+}"""
+
+
+def test_a_picture_that_is_too_big_is_scaled_down_and_moved_to_where_the_frame_is(open_page):
+    page = open_page(wide_and_tall(), step=1)
+    scale = page.evaluate(
+        "parseFloat(document.querySelector('.sp-picture').style.width) / "
+        "document.querySelector('.sp-picture').getAttribute('width')"
+    )
+    assert 0.55 < scale < 1
+    assert page.evaluate(INSIDE, "[data-id=n0]")
+    assert not page.evaluate(INSIDE, "[data-id=n8]")
+    page.locator(".lanes").press("ArrowRight")
+    page.wait_for_timeout(400)
+    assert page.evaluate(INSIDE, "[data-id=n8]")
+
+
+def test_before_any_frame_the_root_is_in_sight(open_page):
+    page = open_page(chain(30))
+    assert page.evaluate(INSIDE, "[data-id=r0]")
+
+
+def test_nothing_lies_under_the_buttons(open_page):
+    page = open_page(wide_and_tall(), step=2)
+    tools, stage = (page.locator(part).bounding_box() for part in (".tools", ".stage"))
+    assert tools["y"] + tools["height"] <= stage["y"]
+
+
+@pytest.mark.parametrize("width", [300, 360, 480, 620, 640, 800, 1100])
+def test_the_details_never_break_a_word_letter_by_letter(open_page, width):
+    page = open_page(width=width)
+    page.locator("g.node").click(force=True)
+    heights = page.evaluate("""() => [...document.querySelectorAll(".details dt, .details th")].map(
+        (one) => one.getBoundingClientRect().height)""")
+    widths = page.evaluate("""() => [...document.querySelectorAll(".details dd, .details td")].map(
+        (one) => one.getBoundingClientRect().width)""")
+    assert len(heights) > 5
+    assert max(heights) < 30
+    assert min(widths) > 24
 
 
 PAYLOADS = (

@@ -43,7 +43,9 @@ def size_of(name: str, data: RecordingData, view: View) -> tuple[int, int]:
         return _between(cells(root["name"]) * TITLE + 8 + cells(root["value"]) * MONO, 110, 280), 42
     of_leaves = view.groups[name].members[0] in data["leaves"]
     height = 60 if of_leaves else 98 if name in view.inside else 80
-    return _between(cells(view.groups[name].title) * TITLE + 26, 214, 340), height
+    closed = view.groups[name]
+    content = max(cells(closed.title) * TITLE + 26, cells(_count_words(closed)) * MONO)
+    return _between(content, 230, 340), height
 
 
 def _between(content: float, least: int, most: int) -> int:
@@ -186,7 +188,7 @@ def _root(name: str, data: RecordingData, width: int, height: int) -> ElementTre
 
 def _closed_group(what: Group, leaves: list[str], width: int, height: int) -> ElementTree.Element:
     of_leaves = what.members[0].startswith("l")
-    box = group("group leaves" if of_leaves else "group", _title(what.title))
+    box = group("group leaves" if of_leaves else "group", _title(what.about or what.title))
     box.append(rectangle(6, -6, width - 12, height, 10, "sheet"))
     box.append(rectangle(0, 0, width, height, 10))
     room = int((width - 2 * PADDING - 26) / TITLE)
@@ -194,9 +196,9 @@ def _closed_group(what: Group, leaves: list[str], width: int, height: int) -> El
     box.append(element("path", {"class": "sign", "d": _sign(width - 22, 19, "open")}))
     box.set("data-members", " ".join(what.members))
     box.set("data-leaves", " ".join(leaves))
-    count = len(what.members)
     if not of_leaves:
-        box.append(text("note", PADDING, 42, f"{count:,} Node{'s' if count > 1 else ''}"))
+        note = cut(_count_words(what), int((width - 2 * PADDING) / MONO))
+        box.append(text("note", PADDING, 42, note))
     box.append(text("words", PADDING, 42 if of_leaves else 60, ""))
     if leaves:
         box.append(text("words leaves", PADDING, 78, ""))
@@ -205,13 +207,20 @@ def _closed_group(what: Group, leaves: list[str], width: int, height: int) -> El
     return box
 
 
+def _count_words(what: Group) -> str:
+    count = len(what.members)
+    words = f"{count:,} Node{'s' if count > 1 else ''}"
+    return f"{words} · {what.where}" if what.where else words
+
+
 def frame_of(what: Group, area: tuple[int, int, int, int]) -> ElementTree.Element:
     """Draw the frame around an open group."""
     left, top, width, height = area
-    frame = group("frame", _title(what.title), rectangle(0, 0, width, height, 12))
+    frame = group("frame", _title(what.about or what.title), rectangle(0, 0, width, height, 12))
     frame.set("transform", f"translate({left},{top})")
     frame.set("data-id", what.id)
-    frame.append(text("line", 14, 20, cut(what.title, max(6, int((width - 50) / MONO)))))
+    title = f"{what.title} · {what.where}" if what.where else what.title
+    frame.append(text("line", 14, 20, cut(title, max(6, int((width - 50) / MONO)))))
     frame.append(element("path", {"class": "sign", "d": _sign(width - 20, 16, "close")}))
     return frame
 

@@ -38,17 +38,23 @@ class Group:
     id : str
         ``g`` and the ids of its first and last member.
     title : str
-        ``line 12``, ``round 3 · lines 12 to 20``, ``30 leaves``.
+        The code of a line, ``round 3 of 12``, ``blocks.3``, ``30 leaves``.
     members : tuple of str
         The ids of all Nodes (or leaves) in it.
     children : tuple of Group or str
         What it shows when it is open.
+    where : str
+        A few words more: ``line 12``, ``train.py lines 12 to 20``, ``layer 4 of 12``.
+    about : str
+        All that is known of where it comes from, for whoever asks.
     """
 
     id: str
     title: str
     members: tuple[str, ...]
     children: tuple[Group | str, ...]
+    where: str = ""
+    about: str = ""
 
 
 def forest_of(data: RecordingData) -> list[Group | str]:
@@ -63,7 +69,7 @@ def forest_of(data: RecordingData) -> list[Group | str]:
     graphs: list[Group | str] = []
     for number, part in enumerate(parts, 1):
         things = _bundle(_by_line(part, data), data)
-        title = f"graph {number} of {len(parts)} · {_lines(part, data) or _names(part, data)}"
+        title = f"graph {number} of {len(parts)}"
         graphs.append(_group(things, data, title) if len(part) > 1 else part[0])
     while len(graphs) > GRAPHS:
         graphs = _chunks(graphs, data, GRAPHS)
@@ -171,9 +177,7 @@ def _rounds(things: list[Group | str], data: RecordingData) -> list[Group | str]
         if period == 1:
             rounds += part
         else:
-            lines = _lines(_members(part), data)
-            title = f"round {number} of {count}" + (f" · {lines}" if lines else "")
-            rounds.append(_group(part, data, title))
+            rounds.append(_group(part, data, f"round {number} of {count}"))
     return [*things[:start], *rounds, *things[end:]]
 
 
@@ -234,11 +238,19 @@ def _unbranched(things: list[Group | str], data: RecordingData) -> list[Group | 
     return found
 
 
-def _group(things: Sequence[Group | str], data: RecordingData, title: str = "") -> Group:
+def _group(
+    things: Sequence[Group | str], data: RecordingData, title: str = "", about: str = ""
+) -> Group:
     members = _members(things)
     children = tuple(_bundle(list(things), data)) if len(things) > CHILDREN else tuple(things)
-    title = title or _lines(members, data) or _names(members, data)
-    return Group(f"g{members[0]}-{members[-1]}-{len(members)}", title, members, children)
+    where = _lines(members, data)
+    full = _lines(members, data, whole=True)
+    if not title:
+        title = _code(members, data) or where or _names(members, data)
+        where = "" if title == where else where
+    words = " · ".join(filter(None, (about or title, full)))
+    name = f"g{members[0]}-{members[-1]}-{len(members)}"
+    return Group(name, title, members, children, where, words)
 
 
 def _members(things: Iterable[Group | str]) -> tuple[str, ...]:
@@ -248,19 +260,34 @@ def _members(things: Iterable[Group | str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _lines(nodes: Iterable[str], data: RecordingData) -> str:
-    """Return the lines of some Nodes in words; empty where none is known."""
-    places = [tuple(line) for node in nodes if (line := data["nodes"][node]["line"])]
+def _places(nodes: Iterable[str], data: RecordingData) -> list[tuple[int, int]]:
+    lines = (data["nodes"][node]["line"] for node in nodes)
+    return sorted({(line[0], line[1]) for line in lines if line})
+
+
+def _lines(nodes: Iterable[str], data: RecordingData, *, whole: bool = False) -> str:
+    """Return the lines of some Nodes in words, the source by its whole name or by the last of it."""
+    places = _places(nodes, data)
     if not places:
         return ""
-    sources = {source for source, _ in places}
-    numbers = sorted({number for _, number in places})
-    where = f"{data['sources'][places[0][0]]['name']} " if len(data["sources"]) > 1 else ""
-    if len(sources) > 1:
-        return f"lines of {len(sources)} sources"
-    if len(numbers) == 1:
-        return f"{where}line {numbers[0]}"
-    return f"{where}lines {numbers[0]} to {numbers[-1]}"
+    sources = sorted({source for source, _ in places})
+    names = [data["sources"][source]["name"] for source in sources]
+    if len(names) > 1:
+        return f"lines of {', '.join(names) if whole else f'{len(names)} sources'}"
+    name = names[0] if whole else re.split(r"[/\\]", names[0])[-1]
+    where = f"{name} " if len(data["sources"]) > 1 else ""
+    first, last = places[0][1], places[-1][1]
+    return f"{where}line {first}" if first == last else f"{where}lines {first} to {last}"
+
+
+def _code(nodes: Iterable[str], data: RecordingData) -> str:
+    """Return the code of the line that made some Nodes; empty where it was not one line."""
+    places = _places(nodes, data)
+    if len(places) != 1:
+        return ""
+    source = data["sources"][places[0][0]]
+    at = places[0][1] - source["first"]
+    return source["lines"][at].strip() if 0 <= at < len(source["lines"]) else ""
 
 
 def _names(nodes: Sequence[str], data: RecordingData) -> str:

@@ -118,7 +118,7 @@ def _dot(
     frames: Sequence[tuple[str, str | None]],
 ) -> str:
     dot = graphviz.Digraph(
-        graph_attr={"nodesep": "0.36", "ranksep": "0.76"},
+        graph_attr={"nodesep": "0.25", "ranksep": "0.62"},
         node_attr={"shape": "box", "fixedsize": "true", "label": ""},
         edge_attr={"dir": "none"},
     )

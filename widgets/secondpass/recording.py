@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from secondpass import lines, names, places
-from secondpass.frames import CallRecord, Frame
+from secondpass.frames import CallRecord, Frame, listed
 from secondpass.graph import Graph
 from secondpass.places import Place
 from secondpass.reader import check_roots
@@ -22,6 +23,9 @@ CONTEXT = 3
 """Lines of source shown before the first and after the last line that a frame speaks of."""
 
 LONGEST_SOURCE = 200
+
+FEW_LEAVES = 3
+"""More leaves than this are counted in the summary, not listed."""
 
 
 class Recording:
@@ -236,20 +240,34 @@ def _sources(recorder: Recorder, graph: Graph) -> list[tuple[str, int, list[str]
 
 def summary(graph: Graph) -> str:
     """Return a graph in a sentence: the picture's alternative text."""
-    roots = " and ".join(root.name for root in graph.roots) or "nothing"
+    names = Counter(root.name for root in graph.roots)
+    roots = listed([name if times == 1 else f"{times} × {name}" for name, times in names.items()])
     count = len(graph.nodes)
     nodes = "1 Node" if count == 1 else f"{count:,} Nodes"
     leaves = len(graph.leaves)
     ends = "1 leaf" if leaves == 1 else f"{leaves:,} leaves"
     slots = [slot for node in graph.nodes for slot in node.slots if slot.state != "none"]
     freed = [slot for slot in slots if slot.state == "freed"]
-    text = f"The autograd graph of {roots}: {nodes} and {ends}"
-    names = ", ".join(f"{leaf.name} (grad {leaf.grad})" for leaf in graph.leaves[:4])
-    text += f", {names}" if names else ""
+    text = f"The autograd graph of {roots or 'nothing'}: {nodes} and {ends}"
+    if leaves <= FEW_LEAVES:
+        names = [
+            f"{leaf.name} (grad {leaf.grad.removeprefix(f'{leaf.type} ')})" for leaf in graph.leaves
+        ]
+        text += f", {', '.join(names)}" if names else ""
+    else:
+        filled = sum(leaf.grad != "None" for leaf in graph.leaves)
+        many = "all" if filled == leaves else f"{filled:,}" if filled else "none"
+        text += f", {many} with .grad"
     if not slots:
         text += "; no tensor is saved."
     elif not freed:
-        text += f"; all {len(slots)} saved tensors are held."
+        text += f"; {_counted(len(slots))} held."
+    elif len(freed) == len(slots):
+        text += f"; {_counted(len(slots))} freed."
     else:
-        text += f"; {len(freed)} of {len(slots)} saved tensors are freed."
+        text += f"; {len(freed):,} of {len(slots):,} saved tensors are freed."
     return text
+
+
+def _counted(count: int) -> str:
+    return "its only saved tensor is" if count == 1 else f"all {count:,} saved tensors are"

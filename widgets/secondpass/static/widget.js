@@ -659,9 +659,10 @@ class Picture {
 
 // ---- 4 Pan and zoom ---------------------------------------------------------------------------
 
-const TALLEST = 580;
+const TALLEST = 600;
 const LOWEST = 330;
-const SMALLEST = 0.72;
+const SMALLEST = 0.56; // the text can just be read
+const READABLE = 0.75;
 
 /** Shows a part of the picture; a wheel without ctrl scrolls the page as ever. */
 class Camera {
@@ -691,11 +692,13 @@ class Camera {
     this.fit(this.touched);
   }
 
-  /** Show the whole picture, or, of a big one, as much as can be read. */
+  /** Show the whole picture, or, of a big one, as much as can be read: all of its width, or a part. */
   fit(keep = false) {
     const { width, height } = this.picture;
     const room = this.stage.clientWidth || 560;
-    const scale = Math.min(1, Math.max(SMALLEST, Math.min(room / width, TALLEST / height)));
+    const whole = Math.min(room / width, TALLEST / height);
+    const readable = room / width < SMALLEST ? READABLE : Math.min(READABLE, room / width);
+    const scale = Math.min(1, whole < SMALLEST ? readable : whole);
     const tall = Math.round(Math.min(TALLEST, Math.max(LOWEST, height * scale)));
     this.stage.style.height = `${tall}px`;
     if (!keep) {
@@ -705,6 +708,14 @@ class Camera {
       this.y = 0;
     }
     this.show();
+  }
+
+  /** Show all of it, however small it becomes. */
+  overlook() {
+    const { width, height } = this.picture;
+    const scale = Math.min(this.stage.clientWidth / width, this.stage.clientHeight / height);
+    this.fit();
+    if (scale < this.scale) this.zoom(scale / this.scale);
   }
 
   /** A place for the camera from which no more than a margin beyond the picture is seen. */
@@ -729,7 +740,7 @@ class Camera {
   }
 
   zoom(/** @type {number} */ by, left = this.stage.clientWidth / 2, top = this.stage.clientHeight / 2) {
-    const scale = Math.min(3, Math.max(0.1, this.scale * by));
+    const scale = Math.min(3, Math.max(0.02, this.scale * by));
     this.x += left / this.scale - left / scale;
     this.y += top / this.scale - top / scale;
     this.scale = scale;
@@ -1173,11 +1184,11 @@ class Player {
     this.tools.append(
       button("Zoom in", ICONS.plus, () => this.camera?.zoom(1.25)),
       button("Zoom out", ICONS.minus, () => this.camera?.zoom(0.8)),
-      button("Fit the graph", ICONS.fit, () => this.camera?.fit()),
+      button("Fit the graph", ICONS.fit, () => this.camera?.overlook()),
     );
     this.row.append(this.back, this.play, this.forward, this.time.element, this.counter, this.speed);
     const side = make("div", "side", this.source.element, this.details, this.memory.element);
-    const view = make("div", "view", make("div", "field", this.stage, this.tools), side, make("div", "bar", this.row, this.say, this.note));
+    const view = make("div", "view", make("div", "field", this.tools, this.stage), side, make("div", "bar", this.row, this.say, this.note));
     const root = make("div", "secondpass", view);
     root.setAttribute("role", "group");
     root.setAttribute("aria-label", "Autograd graph");
@@ -1278,10 +1289,19 @@ class Player {
     if (this.opening !== null && !moved) {
       this.camera?.follow([this.opening], true);
       this.opening = null;
-    } else if (frame && this.camera) {
-      const at = [frame.node, frame.leaf, ...Object.keys(frame.gradients)].filter((id) => id !== null);
-      this.camera.follow(at.filter((id) => this.picture?.boxOf(id)), !moved);
-    }
+    } else this.camera?.follow(this.#place(frame, moved).filter((id) => this.picture?.boxOf(id)), !moved);
+  }
+
+  /** What must be seen: where the frame is; at first also where a call stopped, or the root. */
+  #place(/** @type {Frame|null} */ frame, /** @type {boolean} */ moved) {
+    const at = frame ? [frame.node, frame.leaf, ...Object.keys(frame.gradients)] : [];
+    const here = /** @type {string[]} */ (at.filter((id) => id !== null));
+    if (here.length || moved) return here;
+    const { marks } = /** @type {State} */ (this.state);
+    const data = /** @type {Recording} */ (this.data);
+    const entered = data.frames.slice(0, this.at).findLast((one) => one.kind === "call");
+    const stopped = Object.keys(marks).filter((id) => marks[id] === "stopped");
+    return [...stopped, ...Object.keys(entered?.gradients ?? {}), ...Object.keys(data.roots)];
   }
 
   #speak(/** @type {Frame|null} */ frame, /** @type {string} */ text) {
