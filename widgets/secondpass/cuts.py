@@ -44,6 +44,7 @@ _CUTS = {
 _COPIES = {"tensor", "Tensor", "FloatTensor", "as_tensor", "array", "asarray", "Variable"}
 _NUMBERS = {"float", "int", "bool", "round"}
 _OFF = {"no_grad", "inference_mode", "set_grad_enabled", "_set_grad_enabled"}
+_GROWS = {"append", "appendleft", "extend", "insert", "add"}
 _INDEXED = {"max", "min", "topk", "sort", "mode", "median", "kthvalue", "cummax", "cummin"}
 
 
@@ -382,6 +383,9 @@ class _Reader:
         for statement in _statements(scope.tree):
             taken = getattr(statement, "value", None) or getattr(statement, "iter", None)
             names = [getattr(one, "id", None) for one in sources.targets_of(statement)]
+            if isinstance(taken, ast.Call) and _called(taken) in _GROWS and taken.args:
+                names = [getattr(getattr(taken.func, "value", None), "id", None)]
+                taken = taken.args[-1]
             if name in names and isinstance(taken, ast.expr):
                 found.append((statement, taken))
                 self._note_positions(statement, taken, name)
@@ -516,6 +520,8 @@ class _Reader:
             return False
         if isinstance(value, int | float | str | None):
             return False
+        if isinstance(value, list | tuple | dict) and _holds_learning(value):
+            return True
         if isinstance(node, ast.Name) and value is _UNSEEN:
             return self._unseen_may_learn(node, scope)
         return self._any_may_learn(node, scope) if not isinstance(node, ast.Name) else False
@@ -569,6 +575,11 @@ class _Reader:
 
     def _place(self, node: ast.AST, scope: _Scope) -> Place:
         return Place(scope.place.file, _line(node), "", scope.place.function)
+
+
+def _holds_learning(value: Any) -> bool:
+    items = value.values() if isinstance(value, dict) else value
+    return any(isinstance(one, torch.Tensor) and one.requires_grad for one in items)
 
 
 def _line(node: ast.AST) -> int:

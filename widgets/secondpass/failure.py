@@ -19,12 +19,12 @@ from secondpass import calls, holders, lines, report, saved, walk, writes
 from secondpass.history import (
     FREED_BY,
     RAN_IN,
-    ROOT_OF,
     Heard,
     History,
     Targets,
     leading_to,
     nodes_behind,
+    was_root,
 )
 from secondpass.holders import Held
 from secondpass.lines import Made
@@ -141,6 +141,7 @@ class _Pass:
         self.heard, self.history, self.frame = heard, history, frame
         self.kind = call.kind
         self.roots = nodes_behind(call.roots)
+        self.began_before = was_root(call.roots)
         walked = walk.walk(self.roots)
         self.left_out, self.leaves = walked.left_out, walked.leaves
         self.nodes = walked.nodes
@@ -180,7 +181,6 @@ class _Pass:
             if since is None or not self._is_younger(one, since):
                 old = one
                 break
-        roots = {root.metadata.get(ROOT_OF) for root in self.roots}
         return Failure(
             report.BACKWARD_TWICE,
             message,
@@ -192,7 +192,7 @@ class _Pass:
             made=made,
             path=tuple(one.name() for one in path),
             any_younger=bool(younger),
-            same_root=since is not None and since.number in roots,
+            same_root=since is not None and since.number in self.began_before,
             made_again=since is not None and self._made_again(made, younger, since),
             carriers=self._carriers(path, old),
             boundary=lines.made_by(old),

@@ -149,6 +149,7 @@ def mark_run(heard: Heard, roots: Iterable[Any], targets: Targets | None) -> Ran
     """
     if walk.any_too_deep():
         return None
+    roots = list(roots)
     starts = nodes_behind(roots)
     found = _few(starts)
     if found is None:
@@ -171,9 +172,20 @@ def mark_run(heard: Heard, roots: Iterable[Any], targets: Targets | None) -> Ran
         if not heard.retain:
             metadata.setdefault(FREED_BY, heard.number)
     heard.nodes, heard.rerun = len(found), len(ran.again)
-    for root in starts:
-        root.metadata.setdefault(ROOT_OF, heard.number)
+    for node, output in ends(roots):
+        node.metadata.setdefault(ROOT_OF, {}).setdefault(output, heard.number)
     return ran
+
+
+def ends(roots: Iterable[Any]) -> list[tuple[Any, int]]:
+    """Return the Node behind each root, and which of its outputs the root is."""
+    return [(node, int(one.output_nr)) for one in roots if (node := _node_behind(one)) is not None]
+
+
+def was_root(roots: Iterable[Any]) -> set[int]:
+    """Return the numbers of the first calls that began in these roots."""
+    found = (node.metadata.get(ROOT_OF, {}).get(output) for node, output in ends(roots))
+    return {number for number in found if number is not None}
 
 
 def _few(starts: list[Any]) -> list[Any] | None:
@@ -214,11 +226,12 @@ def nodes_behind(tensors: Iterable[Any]) -> list[Any]:
 
     Nothing new is made: `walk.gradient_node` would make a view of a leaf to find its Node.
     """
-    found = (
-        one.grad_fn if isinstance(one, torch.Tensor) else getattr(one, "node", None)
-        for one in tensors
-    )
+    found = map(_node_behind, tensors)
     return [node for node in found if node is not None]
+
+
+def _node_behind(one: Any) -> Any:
+    return one.grad_fn if isinstance(one, torch.Tensor) else getattr(one, "node", None)
 
 
 def leading_to(nodes: list[Any], targets: Targets, is_grad: bool) -> list[Any]:

@@ -7,6 +7,7 @@ program shows, and for its repetition.
 from __future__ import annotations
 
 import ast
+import gc
 import itertools
 import weakref
 from collections import deque
@@ -237,7 +238,7 @@ class Notices:
         if known is not None and known.grad() is grad and known.added is not None:
             place = line_log.table.place
             same_line = place(known.key) == place(key)
-            if same_line and known.version == grad._version and not self._owned(grad):
+            if same_line and known.version == grad._version and not _is_owned(grad):
                 self._say(
                     "grad-accumulated",
                     known.added.line,
@@ -247,13 +248,19 @@ class Notices:
         if len(self._reads) < 64 or known is not None:
             self._reads[id(grad)] = _Read(weakref.ref(grad), grad._version, key)
 
-    def _owned(self, grad: torch.Tensor) -> bool:
-        return any(
-            one.grad is grad for known in self._optimizers.values() for one in known.parameters()
-        )
-
     def _say(self, kind: str, line: int | None, why: str) -> None:
         self._found.setdefault((kind, line), Notice(kind, line, why))
+
+
+def _is_owned(grad: torch.Tensor) -> bool:
+    """Say whether a gradient is that of an optimizer's parameter; asked seldom."""
+    return any(
+        one.grad is grad
+        for optimizer in gc.get_objects()
+        if issubclass(type(optimizer), torch.optim.Optimizer)
+        for group in optimizer.param_groups
+        for one in group["params"]
+    )
 
 
 def _samples(optimizer: Any) -> list[_Grad]:

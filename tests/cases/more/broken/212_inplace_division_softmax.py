@@ -1,0 +1,10 @@
+import torch
+from torch import nn
+lin = nn.Linear(3, 4)
+def attention(x):
+    e = torch.exp(lin(x))  # <-- created
+    s = e.sum(1, keepdim=True)
+    e /= s  # <-- modified
+    return e
+loss = attention(torch.randn(5, 3)).square().sum()
+loss.backward()  # <-- fails

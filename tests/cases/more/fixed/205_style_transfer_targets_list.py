@@ -1,0 +1,20 @@
+import torch
+from torch import nn
+torch.manual_seed(0)
+vgg = nn.ModuleList([nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3)]).requires_grad_(False)
+def grams(img):
+    out = []
+    for conv in vgg:
+        img = conv(img).relu()
+        f = img.flatten(2)
+        out.append(f @ f.transpose(1, 2))
+    return out
+with torch.no_grad():
+    targets = grams(torch.rand(1, 1, 8, 8))
+img = torch.rand(1, 1, 8, 8, requires_grad=True)
+opt = torch.optim.Adam([img])
+for _ in range(3):
+    loss = sum(((a - b) ** 2).mean() for a, b in zip(grams(img), targets))
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
