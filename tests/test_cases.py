@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from secondpass import listening, loading
 
 HERE = Path(__file__).parent / "cases"
