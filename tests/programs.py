@@ -268,7 +268,11 @@ class Watcher:
         run_pass()
 
     def look(self, tensors):
-        """A tensor was made or changed."""
+        """A tensor was made.
+
+        A view whose base was changed since is not looked at: asking it for its grad_fn, as printing
+        it does, makes torch give it a new Node, which then runs earlier than it else would.
+        """
 
 
 def execute(steps: list[Step], watcher: Watcher) -> Run:
@@ -296,7 +300,6 @@ def _write(step: Write, run: Run, watcher: Watcher) -> None:
     first, second = _pick(run, step.first), _pick(run, step.second)
     with torch.set_grad_enabled(not first.is_leaf):
         WRITERS[step.writer](first, second)
-    watcher.look(run.tensors)
 
 
 def _pass(step: Pass, run: Run, watcher: Watcher) -> None:

@@ -303,7 +303,7 @@ def _note(tensor: torch.Tensor, held: Held) -> None:
 
 def _grad_fn(tensor: torch.Tensor) -> Any:
     """Return a tensor's grad_fn, None where asking for it would make a new Node."""
-    if tensor.is_leaf or (tensor._is_view() and tensor._version > 0):
+    if (tensor._is_view() and tensor._version > 0) or tensor.is_leaf:  # is_leaf asks for it too
         return None
     try:
         return tensor.grad_fn

@@ -83,6 +83,23 @@ class KnownRoot:
 
     record: Root
     tensor: weakref.ref[Any]
+    version: int = 0
+
+    def look(self) -> None:
+        """Remember that the tensor was looked at as it is now."""
+        self.version = getattr(self.tensor(), "_version", 0)
+
+    @property
+    def node(self) -> Any:
+        """The Node that made it; None where it is gone, or a view whose base was changed since.
+
+        Asking such a view would make it a new Node, and another order in which Nodes run.
+        """
+        tensor = self.tensor()
+        is_stale = getattr(tensor, "_version", 0) != self.version
+        if is_stale and isinstance(tensor, torch.Tensor) and tensor._is_view():
+            return None
+        return walk.gradient_node(tensor)
 
 
 @dataclass
@@ -126,8 +143,10 @@ class GraphReader:
         starts = [walk.gradient_node(tensor) for tensor in tensors]
         found = self.read(starts, names, born_in)
         for tensor in tensors:
-            if not any(known.tensor() is tensor for known in self.roots):
-                self._add_root(tensor, names)
+            known = next((one for one in self.roots if one.tensor() is tensor), None)
+            known = known or self._add_root(tensor, names)
+            if known is not None:
+                known.look()
         return found
 
     def read(
@@ -252,10 +271,7 @@ class GraphReader:
     def graph_now(self) -> Graph:
         """Read the graphs behind those roots that live, then return all that is known."""
         self.drop_dead()
-        starts = [
-            walk.gradient_node(root) for known in self.roots if (root := known.tensor()) is not None
-        ]
-        found = walk.walk(starts)
+        found = walk.walk(known.node for known in self.roots)
         for node in found.nodes:
             self.refresh(node)
         return self.graph()
@@ -280,17 +296,19 @@ class GraphReader:
                 self.held.hold(f"{known.id}.{slot.name}", storage=storage, nbytes=slot.nbytes)
         known.slots = tuple(slot for slot, _ in pairs)
 
-    def _add_root(self, tensor: Any, names: Mapping[int, str]) -> None:
+    def _add_root(self, tensor: Any, names: Mapping[int, str]) -> KnownRoot | None:
         source = self.id_of(walk.gradient_node(tensor))
         if source is None:
-            return
+            return None
         if isinstance(tensor, torch.Tensor):
             record = Root(
                 names.get(id(tensor), "result"), type_text(tensor), value_text(tensor), source
             )
         else:  # a GradientEdge: a place in a graph, without a value
             record = Root("gradient edge", "", "", source)
-        self.roots.append(KnownRoot(record, _weak(tensor)))
+        known = KnownRoot(record, _weak(tensor))
+        self.roots.append(known)
+        return known
 
     def _add_leaf(self, tensor: torch.Tensor, names: Mapping[int, str]) -> None:
         key = self.leaf_id(tensor)

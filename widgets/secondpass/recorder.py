@@ -243,8 +243,7 @@ class Recorder:
                 self._note(Frame("write", text, node=node_id, line=line(), slots=states))
 
     def _living_starts(self) -> list[Any]:
-        living = [known.tensor() for known in self.reader.roots]
-        return [walk.gradient_node(root) for root in living if root is not None]
+        return [known.node for known in self.reader.roots]
 
     # ---- at the beginning of a call
 
