@@ -272,6 +272,77 @@ def test_repeated_layers_are_rounds():
     assert "round 1 of 20" in titles
 
 
+def layered(count, *, names=True):
+    """Return a model of some layers as sp.show(loss) finds it: no lines; an Add ends each layer."""
+    kinds = ["Embedding", *["Norm", "T", "Addmm", "Tanh", "Add"] * count, "Norm", "Loss"]
+    nodes = {f"n{len(kinds) - 1 - at}": node(kind, 1, ("self", "f32", 4)) | {"line": None}
+             for at, kind in enumerate(kinds)}  # fmt: skip
+    for facts in nodes.values():
+        facts["slots"] = [] if facts["title"] == "T" else facts["slots"]
+    users = [("tokens.weight", 0)]
+    for layer in range(count):
+        first = 1 + 5 * layer
+        users += [(f"blocks.{layer}.norm.weight", first), (f"blocks.{layer}.up.weight", first + 1)]
+    users.append(("norm.weight", 5 * count + 1))
+    last = len(kinds) - 1
+    ways = [(at, at + 2 if kinds[at + 1] == "T" else at + 1) for at in range(last)]
+    edges = [(f"n{last - a}", f"n{last - b}") for a, b in ways]
+    edges += [(f"l{at}", f"n{last - user}") for at, (_, user) in enumerate(users)]
+    data = chain(1)
+    return data | {
+        "nodes": dict(sorted(nodes.items(), key=lambda one: int(one[0][1:]))),
+        "leaves": {f"l{at}": {"name": f"net.{name}" if names else "w", "type": "f32", "value": "1"}
+                   for at, (name, _) in enumerate(users)},
+        "edges": [{"id": f"{a}-{b}-0", "source": a, "target": b} for a, b in edges],
+    }  # fmt: skip
+
+
+def groups(view):
+    return {group.title: group for group in view.groups.values()}
+
+
+def test_without_lines_nodes_are_grouped_by_module_and_layers_fold():
+    data = complete(layered(12))
+    found = groups(view_of(data))
+    assert found["blocks"].where == "12 layers alike"
+    assert found["net"].members == tuple(f"n{at}" for at in range(62, 0, -1))
+    blocks = found["blocks"].id
+    found = groups(view_of(data, [found["net"].id, blocks]))
+    assert found["blocks.3"].where == "layer 4 of 12"
+    assert len(found["blocks.3"].members) == 5
+    assert "net.blocks.3" in found["blocks.3"].about
+
+
+def test_what_ends_each_layer_alike_belongs_to_it_the_last_one_too():
+    data = complete(layered(12))
+    net = groups(view_of(data))
+    found = groups(view_of(data, [group.id for group in net.values()]))
+    for layer in range(12):
+        titles = [data["nodes"][name]["title"] for name in found[f"blocks.{layer}"].members]
+        assert titles == ["Norm", "T", "Addmm", "Tanh", "Add"]
+
+
+def test_leaves_that_are_in_no_module_give_no_group():
+    found = groups(view_of(complete(layered(12, names=False))))
+    assert not any("layer" in group.where for group in found.values())
+
+
+def test_a_node_in_a_big_graph_tells_its_module_where_no_line_is_known():
+    boxes = by_class(picture(layered(12)), "node")
+    assert any(words(box).startswith("Embedding tokens") for box in boxes)
+
+
+def test_a_node_in_a_big_graph_counts_its_saved_tensors_but_shows_those_of_a_stop():
+    data = layered(12)
+    for name in ("n0", "n62"):
+        data["nodes"][name] |= node("Two", 1, ("self", "f32", 4), ("other", "f32", 4))
+        data["nodes"][name]["line"] = None
+    data["frames"] = [frame("stop", "", call=1, node="n0")]
+    boxes = {box.get("data-id"): words(box) for box in by_class(picture(data, step=1), "node")}
+    assert "2 saved tensors" in boxes["n62"]
+    assert "self" in boxes["n0"] and "other" in boxes["n0"]
+
+
 def test_many_separate_graphs_are_put_together():
     data = chain(100)
     data["edges"] = [edge for edge in data["edges"] if edge["source"] != "l0"][::2]

@@ -87,9 +87,12 @@ def test_every_root_has_an_edge_whether_or_not_the_recording_names_it():
 def test_a_group_tells_what_was_freed_and_what_is_held():
     data = chain(4)
     state = state_at(data, 0)
-    assert group_words(data, ["n0", "n1"], state) == ("8 B held", 0.0)
+    assert group_words(data, ["n0", "n1"], state) == ("2 held · 8 B", 0.0)
+    for name in ("n0", "n1"):
+        data["nodes"][name]["slots"][0]["storage"] = 7
+    assert group_words(data, ["n0", "n1"], state) == ("2 held · 4 B", 0.0)
     state.slots["n0.other"] = ["freed", 1]
-    assert group_words(data, ["n0", "n1"], state) == ("1 freed · 4 B held", 0.5)
+    assert group_words(data, ["n0", "n1"], state) == ("1 freed · 1 held · 4 B", 0.5)
     assert leaves_words(["l0"], state) == "0 of 1 leaf with .grad"
 
 

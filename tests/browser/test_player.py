@@ -52,9 +52,9 @@ def test_it_plays_to_the_end_by_keyboard_alone_and_says_what_was_recorded(open_p
         if page.evaluate("document.activeElement.getAttribute('role')") == "slider":
             break
         page.keyboard.press("Tab")
-    for number, frame in enumerate(sample()["frames"], 1):
+    for number, one in enumerate(sample()["frames"], 1):
         page.keyboard.press("ArrowRight")
-        expect(page.locator(".say")).to_have_text(frame["text"])
+        expect(page.locator(".say")).to_have_text(one["text"])
         expect(page.locator(".counter")).to_have_text(f"{number} of 13")
     page.keyboard.press("Home")
     expect(page.locator(".counter")).to_have_text("0 of 13")
@@ -226,9 +226,9 @@ def test_hostile_text_is_shown_and_never_runs(open_page, payload):
     data["roots"]["r0"] |= {"name": payload, "value": payload, "type": payload}
     data["sources"][0] |= {"name": payload, "lines": [payload] * 5}
     data["summary"] = data["left_out"] = payload
-    for frame in data["frames"]:
-        frame["text"] = payload
-        frame["gradients"] = dict.fromkeys(frame["gradients"], payload)
+    for one in data["frames"]:
+        one["text"] = payload
+        one["gradients"] = dict.fromkeys(one["gradients"], payload)
     for call in data["calls"]:
         call["title"] = payload
     page = open_page(data)

@@ -25,6 +25,9 @@ TITLE = 8.8
 CHIPS = 4
 """A Node shows so many slots at most; the rest is counted."""
 
+ORIGIN = 18
+"""Letters of a module's name that a Node shows, the last ones."""
+
 PADDING = 14
 CHIP_HEIGHT = 38
 CHIP_STEP = 43
@@ -33,11 +36,11 @@ CHIP_STEP = 43
 def size_of(name: str, data: RecordingData, view: View) -> tuple[int, int]:
     """Return width and height of a Node's, a leaf's, a root's or a closed group's box."""
     if name in data["nodes"]:
-        return _node_size(data["nodes"][name], data)
+        return _node_size(name, data, view)
     if name in data["leaves"]:
         leaf = data["leaves"][name]
         first = cells(leaf["name"]) * TITLE + 10 + cells(leaf["type"]) * MONO + 44
-        return _between(max(first, 44 + cells(_leaf_value(leaf)) * MONO), 220, 300), 112
+        return _between(max(first, 44 + cells(_leaf_value(leaf)) * MONO), 220, 340), 112
     if name in data["roots"]:
         root = data["roots"][name]
         return _between(cells(root["name"]) * TITLE + 8 + cells(root["value"]) * MONO, 110, 280), 42
@@ -53,21 +56,26 @@ def _between(content: float, least: int, most: int) -> int:
     return min(most, max(least, 2 * math.ceil(content / 2) + 2 * PADDING + 2))
 
 
-def _node_size(node: NodeData, data: RecordingData) -> tuple[int, int]:
+def _node_size(name: str, data: RecordingData, view: View) -> tuple[int, int]:
+    node = data["nodes"][name]
+    chips = 1 if view.is_brief(name) else CHIPS
     widths = [
-        cells(node["title"]) * TITLE + 14 + cells(_line_words(node, data)) * MONO,
+        cells(node["title"]) * TITLE + 14 + cells(_origin_words(name, data, view)) * MONO,
         cells(_gives_words(node)) * MONO + (100 if node["born_in"] else 0),
         *(cells(f"{slot['name']} {slot['type']} {_bytes(slot['nbytes'])}") * MONO + 34
-          for slot in node["slots"][:CHIPS]),
+          for slot in node["slots"][:chips]),
     ]  # fmt: skip
-    chips = min(CHIPS, len(node["slots"]))
+    chips = min(chips, len(node["slots"]))
     return _between(max(widths), 176, 330), 54 if not chips else 57 + chips * CHIP_STEP
 
 
-def _line_words(node: NodeData, data: RecordingData) -> str:
-    if not node["line"]:
-        return ""
-    source, number = node["line"]
+def _origin_words(name: str, data: RecordingData, view: View) -> str:
+    """Return where a Node comes from: its line, or else its module."""
+    line = data["nodes"][name]["line"]
+    if not line:
+        module = view.modules.get(name, "")
+        return module if cells(module) <= ORIGIN else f"…{clean(module)[1 - ORIGIN :]}"
+    source, number = line
     where = clean(data["sources"][source]["name"]) if len(data["sources"]) > 1 else ""
     return f"{where.rpartition('/')[2][-16:]} line {number}".strip()
 
@@ -86,7 +94,7 @@ def box_of(name: str, data: RecordingData, view: View) -> ElementTree.Element:
     """Draw the box of a Node, a leaf, a root or a closed group, at the origin."""
     width, height = size_of(name, data, view)
     if name in data["nodes"]:
-        box = _node(data["nodes"][name], name, data, width, height)
+        box = _node(name, data, view)
     elif name in data["leaves"]:
         box = _leaf(name, data, width, height)
     elif name in data["roots"]:
@@ -99,10 +107,11 @@ def box_of(name: str, data: RecordingData, view: View) -> ElementTree.Element:
     return box
 
 
-def _node(
-    node: NodeData, name: str, data: RecordingData, width: int, height: int
-) -> ElementTree.Element:
-    line = _line_words(node, data)
+def _node(name: str, data: RecordingData, view: View) -> ElementTree.Element:
+    node = data["nodes"][name]
+    width, height = _node_size(name, data, view)
+    chips = 1 if view.is_brief(name) else CHIPS
+    line = _origin_words(name, data, view)
     room = int((width - 2 * PADDING - (cells(line) * MONO + 14 if line else 0)) / TITLE)
     box = group("node", _title(f"{node['name']} {line}"), rectangle(0, 0, width, height, 10))
     box.append(text("title", PADDING, 23, cut(node["title"], room)))
@@ -114,14 +123,15 @@ def _node(
         box.set("class", "node born")
         box.append(text("made", width - PADDING, 41, f"made by call {born}"))
     slots = node["slots"]
-    shown = len(slots) if len(slots) <= CHIPS else CHIPS - 1
+    shown = len(slots) if len(slots) <= chips else chips - 1
     for index, slot in enumerate(slots[:shown]):
         key = f"{name}.{slot['name']}"
         label = [slot["name"], slot["type"], _bytes(slot["nbytes"])]
         box.append(_chip([key], label, 52 + index * CHIP_STEP, width))
     if len(slots) > shown:
         rest = [f"{name}.{slot['name']}" for slot in slots[shown:]]
-        box.append(_chip(rest, [f"+{len(rest)} more", "", ""], 52 + shown * CHIP_STEP, width))
+        many = f"+{len(rest)} more" if shown else f"{len(rest)} saved tensors"
+        box.append(_chip(rest, [many, "", ""], 52 + shown * CHIP_STEP, width))
     box.append(group("badge", transform="translate(12,-13)"))
     return box
 

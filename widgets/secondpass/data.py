@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 Line = tuple[int, int] | list[int]
 """A source's index and a line number in it."""
 
 
 class SlotData(TypedDict):
-    """A saved-tensor place: its name, ``f32[1]``, and its bytes (None where unknown)."""
+    """A saved-tensor place: its name, ``f32[1]``, and its bytes (None where unknown).
+
+    Slots with the same ``storage`` share it; None where it was never seen.
+    """
 
     name: str
     type: str
     nbytes: int | None
+    storage: NotRequired[int | None]
 
 
 class NodeData(TypedDict):

@@ -2,8 +2,8 @@
 
 A group is a run of Nodes that are neighbours in the order in which the forward pass made them
 (or a bundle of leaves). Runs of one order never make a circle, so a graph of groups is laid out
-like any other. Groups are found by source line, by repeated parts (the layers of a network, the
-rounds of a loop), by unbranched runs, and by plain count where nothing else helps.
+like any other. Groups are found by ``nn.Module``, by source line, by repeated parts (the layers
+of a network, the rounds of a loop), by unbranched runs, and by count where nothing else helps.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from secondpass.data import RecordingData
+from secondpass.modules import Path, modules_of
 
 BOXES = 60
 """A first look has about so many boxes at most."""
 
 FEW = 4
 """Fewer Nodes than this are not worth a group, unless a line made them."""
+
+SMALL_MODULE = 3
+"""Fewer Nodes than this are not worth a group for their module."""
 
 GRAPHS = 12
 """More separate graphs than this (the rounds of a training loop) are put together."""
@@ -57,6 +61,14 @@ class Group:
     about: str = ""
 
 
+def module_names(data: RecordingData) -> dict[str, str]:
+    """Return the module of each Node whose line is not known, without the model's own name."""
+    if all(node["line"] for node in data["nodes"].values()):
+        return {}
+    paths = modules_of(_forward_order(data), data)
+    return {node: ".".join(path[1:]) for node, path in paths.items() if len(path) > 1}
+
+
 def forest_of(data: RecordingData) -> list[Group | str]:
     """Return the Nodes of a recording in forward order, put into groups where they are many."""
     order = _forward_order(data)
@@ -64,16 +76,90 @@ def forest_of(data: RecordingData) -> list[Group | str]:
         return list(order)
     parts = _parts(order, data)
     if len(parts) == 1:
-        return _bundle(_by_line(order, data), data)
+        return _grouped(order, data)
     # Every round of a training loop makes a graph of its own.
     graphs: list[Group | str] = []
     for number, part in enumerate(parts, 1):
-        things = _bundle(_by_line(part, data), data)
+        things = _grouped(part, data)
         title = f"graph {number} of {len(parts)}"
         graphs.append(_group(things, data, title) if len(part) > 1 else part[0])
     while len(graphs) > GRAPHS:
         graphs = _chunks(graphs, data, GRAPHS)
     return graphs
+
+
+def _grouped(order: Sequence[str], data: RecordingData) -> list[Group | str]:
+    """Put the Nodes of one graph into groups."""
+    paths = modules_of(order, data)
+    if not paths:
+        return _bundle(_by_line(order, data), data)
+    return _bundle(_Modules(data, paths).inside(order, 0), data)
+
+
+@dataclass
+class _Modules:
+    """Groups by module, nested as the modules are."""
+
+    data: RecordingData
+    paths: dict[str, Path]
+
+    def inside(self, nodes: Sequence[str], depth: int) -> list[Group | str]:
+        """Return the Nodes of a module that lies so deep: those of each module in it as a group."""
+        runs: list[tuple[Path, list[str]]] = []
+        for node in nodes:
+            path = self.paths[node][: depth + 1]
+            key = path if len(path) > depth else ()
+            if runs and runs[-1][0] == key:
+                runs[-1][1].append(node)
+            else:
+                runs.append((key, [node]))
+        words = _places_in_line([key for key, _ in runs])
+        things: list[Group | str] = []
+        for (key, run), where in zip(runs, words, strict=True):
+            if not key:
+                things += _by_line(run, self.data) if len(run) > 2 * FEW else run
+                continue
+            inner = self.inside(run, depth + 1)
+            if len(inner) == 1 and isinstance(inner[0], Group):
+                things.append(inner[0])  # a module that only holds another
+            elif len(run) < SMALL_MODULE:
+                things += run
+            else:
+                things.append(self._group(key, inner, where))
+        return things
+
+    def _group(self, path: Path, inner: list[Group | str], where: str) -> Group:
+        # The outermost name is the variable that holds the whole model: an open frame tells it.
+        title = ".".join(path[1:] or path)
+        layers = [thing for thing in inner if isinstance(thing, Group) and " of " in thing.where]
+        if not where and len(layers) > 1:
+            kinds = {tuple(self._titles(layer)) for layer in layers}
+            where = f"{len(layers)} layers{' alike' if len(kinds) == 1 else ''}"
+        about = " · ".join(filter(None, (".".join(path), where)))
+        return _group(inner, self.data, title, about=about, where=where)
+
+    def _titles(self, group: Group) -> list[str]:
+        return [self.data["nodes"][node]["title"] for node in group.members]
+
+
+def _places_in_line(keys: Sequence[Path]) -> list[str]:
+    """Return ``layer 3 of 12`` for numbered modules, ``use 2 of 5`` for one that ran often."""
+    times: dict[Path, int] = {}
+    for key in keys:
+        times[key] = times.get(key, 0) + 1
+    numbered = [key[-1] for key in times if key and key[-1].isdigit()]
+    is_whole = len(numbered) > 1 and sorted(map(int, numbered)) == list(range(len(numbered)))
+    seen: dict[Path, int] = {}
+    words = []
+    for key in keys:
+        seen[key] = seen.get(key, 0) + 1
+        word = ""
+        if key and times[key] > 1:
+            word = f"use {seen[key]} of {times[key]}"
+        elif key and key[-1].isdigit() and is_whole:
+            word = f"layer {int(key[-1]) + 1} of {len(numbered)}"
+        words.append(word)
+    return words
 
 
 def _parts(order: Sequence[str], data: RecordingData) -> list[list[str]]:
@@ -239,11 +325,16 @@ def _unbranched(things: list[Group | str], data: RecordingData) -> list[Group | 
 
 
 def _group(
-    things: Sequence[Group | str], data: RecordingData, title: str = "", about: str = ""
+    things: Sequence[Group | str],
+    data: RecordingData,
+    title: str = "",
+    *,
+    about: str = "",
+    where: str = "",
 ) -> Group:
     members = _members(things)
     children = tuple(_bundle(list(things), data)) if len(things) > CHILDREN else tuple(things)
-    where = _lines(members, data)
+    where = where or _lines(members, data)
     full = _lines(members, data, whole=True)
     if not title:
         title = _code(members, data) or where or _names(members, data)
@@ -266,7 +357,7 @@ def _places(nodes: Iterable[str], data: RecordingData) -> list[tuple[int, int]]:
 
 
 def _lines(nodes: Iterable[str], data: RecordingData, *, whole: bool = False) -> str:
-    """Return the lines of some Nodes in words, the source by its whole name or by the last of it."""
+    """Return the lines of some Nodes in words; the source by the last part of its name."""
     places = _places(nodes, data)
     if not places:
         return ""

@@ -26,6 +26,9 @@ class HeldBytes:
         self.total = 0
         self._slots: dict[str, tuple[Hashable, int]] = {}
         self._users: Counter[Hashable] = Counter()
+        self.numbers: dict[str, int] = {}
+        """Slot to the number of the storage that it holds or held: equal where it is the same."""
+        self._living: dict[Hashable, int] = {}
 
     def hold(self, slot: str, *, storage: Hashable, nbytes: int) -> None:
         """Count a slot's storage; a storage that cannot be told from others counts by itself."""
@@ -33,6 +36,9 @@ class HeldBytes:
         identity = slot if storage is None else storage
         self._slots[slot] = identity, nbytes
         self._users[identity] += 1
+        # The identity is an address: when its last user has gone, another storage may get it.
+        number = self._living.setdefault(identity, self.numbers.get(slot, len(self.numbers)))
+        self.numbers.setdefault(slot, number)
         if self._users[identity] == 1:
             self.total += nbytes
 
@@ -43,4 +49,5 @@ class HeldBytes:
             self._users[identity] -= 1
             if not self._users[identity]:
                 del self._users[identity]
+                del self._living[identity]
                 self.total -= nbytes

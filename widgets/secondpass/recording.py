@@ -136,6 +136,7 @@ class _Data:
 
     def to_dict(self) -> dict[str, Any]:
         recorder, graph = self.recorder, self.graph
+        storages = recorder.reader.held.numbers
         return {
             "calls": [
                 {
@@ -169,6 +170,7 @@ class _Data:
                             if slot.shape is None
                             else short_type(slot.dtype, slot.shape),
                             "nbytes": slot.nbytes,
+                            "storage": storages.get(f"{node.id}.{slot.name}"),
                         }
                         for slot in node.slots
                     ],
@@ -240,8 +242,8 @@ def _sources(recorder: Recorder, graph: Graph) -> list[tuple[str, int, list[str]
 
 def summary(graph: Graph) -> str:
     """Return a graph in a sentence: the picture's alternative text."""
-    names = Counter(root.name for root in graph.roots)
-    roots = listed([name if times == 1 else f"{times} × {name}" for name, times in names.items()])
+    count_of = Counter(root.name for root in graph.roots)
+    roots = listed([name if many == 1 else f"{many} × {name}" for name, many in count_of.items()])
     count = len(graph.nodes)
     nodes = "1 Node" if count == 1 else f"{count:,} Nodes"
     leaves = len(graph.leaves)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from secondpass.data import EdgeData, RecordingData
-from secondpass.grouping import BOXES, CHILDREN, Group, forest_of
+from secondpass.grouping import BOXES, CHILDREN, Group, forest_of, module_names
 
-OPENED = 36
+OPENED = 24
 """Groups are opened by themselves as long as no more boxes than this are seen."""
 
 ALIKE = 8
@@ -40,6 +40,10 @@ class View:
         Id of a closed group to the leaves that only it uses, and to its roots where there are many.
     edges : dict
         ``(source box, target box, number)`` to the ids of the edges that this line stands for.
+    stops : set
+        The Nodes in which calls stopped.
+    modules : dict
+        Node id to its module, in a big graph and where no line tells where it comes from.
     """
 
     boxes: dict[str, str | None] = field(default_factory=dict)
@@ -48,6 +52,12 @@ class View:
     inside: dict[str, list[str]] = field(default_factory=dict)
     roots: dict[str, list[str]] = field(default_factory=dict)
     edges: dict[tuple[str, str, int], list[str]] = field(default_factory=dict)
+    stops: set[str] = field(default_factory=set)
+    modules: dict[str, str] = field(default_factory=dict)
+
+    def is_brief(self, node: str) -> bool:
+        """Say whether a Node's saved tensors are only counted, as they are in a big graph."""
+        return bool(self.groups) and node not in self.stops
 
 
 def view_of(data: RecordingData, opened: Sequence[str] | None = None) -> View:
@@ -75,12 +85,16 @@ def view_of(data: RecordingData, opened: Sequence[str] | None = None) -> View:
 
 def _must_show(data: RecordingData) -> list[str]:
     """Return the Nodes that are never hidden: where calls stopped, and the way from a root."""
-    stopped = {frame["node"] for frame in data["frames"] if frame["kind"] == "stop"}
     shown: list[str] = []
-    for node in sorted(name for name in stopped if name in data["nodes"]):
+    for node in sorted(_stops(data)):
         path = _way_to_root(node, data["edges"])
         shown += path if len(path) <= PATH else [node]
     return shown
+
+
+def _stops(data: RecordingData) -> set[str]:
+    nodes = {frame["node"] for frame in data["frames"] if frame["kind"] == "stop"}
+    return {node for node in nodes if node in data["nodes"]}
 
 
 def _way_to_root(node: str, edges: Iterable[EdgeData]) -> list[str]:
@@ -119,7 +133,7 @@ def _around(forest: Sequence[Group | str], wanted: Iterable[str]) -> set[str]:
 
 def _cut(data: RecordingData, forest: Sequence[Group | str], opened: set[str]) -> View:
     """Draw the children of open groups and the closed groups as one box each."""
-    view = View()
+    view = View(stops=_stops(data))
     box_of: dict[str, str] = {}
 
     def place(things: Iterable[Group | str], frame: str | None, end: str | None = None) -> None:
@@ -150,6 +164,8 @@ def _cut(data: RecordingData, forest: Sequence[Group | str], opened: set[str]) -
             view.boxes[root] = None
             box_of[root] = root
     _join(data, view, box_of)
+    if view.groups:
+        view.modules = module_names(data)
     return view
 
 

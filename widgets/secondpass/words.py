@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from secondpass.data import RecordingData
@@ -10,6 +11,9 @@ from secondpass.state import KEPT, UNBORN, Stack, State, slot_state
 
 SUM_LENGTH = 34
 """A sum of gradients longer than this is told by its count."""
+
+HOLDING = ("held", KEPT, "changed", "packed")
+"""States in which a saved tensor is still there."""
 
 SLOT_WORDS = {
     "held": "held",
@@ -75,24 +79,27 @@ def group_words(
 ) -> tuple[str, float | None]:
     """Return what the saved tensors of some Nodes are in words, and the share that was freed.
 
-    The share is None where they save nothing.
+    A storage that several of them share is counted once. The share is None where they save
+    nothing.
     """
-    freed = slots = gone = held = 0
+    states: Counter[str] = Counter()
+    held: dict[object, int] = {}
     for node in members:
-        states = [slot_state(state, node, slot["name"])[0] for slot in data["nodes"][node]["slots"]]
-        freed += "freed" in states
-        slots += len(states) - states.count("none")  # where nothing was saved, nothing can go
-        gone += states.count("freed")
-        held += sum(
-            slot["nbytes"] or 0
-            for slot, name in zip(data["nodes"][node]["slots"], states, strict=True)
-            if name in ("held", KEPT, "changed")
-        )
+        for slot in data["nodes"][node]["slots"]:
+            name = slot_state(state, node, slot["name"])[0]
+            states[name] += 1
+            if name in HOLDING:
+                storage = slot.get("storage")
+                held[f"{node}.{slot['name']}" if storage is None else storage] = slot["nbytes"] or 0
+    slots = states.total() - states["none"]  # where nothing was saved, nothing can go
     if not slots:
         return "saves nothing", None
+    freed, kept = states["freed"], sum(states[name] for name in HOLDING)
     parts = [f"{freed:,} freed"] if freed else []
-    parts.append(f"{bytes_text(held)} held" if held else "nothing held")
-    return " · ".join(parts), gone / slots
+    parts += [f"{kept:,} held", bytes_text(sum(held.values()))] if kept else []
+    other = slots - freed - kept
+    parts += [f"{other:,} not seen or made"] if other else []
+    return " · ".join(parts), freed / slots
 
 
 def leaves_words(leaves: Sequence[str], state: State) -> str:

@@ -12,7 +12,7 @@
  */
 
 /**
- * @typedef {{name: string, type: string, nbytes: number|null}} Slot
+ * @typedef {{name: string, type: string, nbytes: number|null, storage?: number|null}} Slot
  * @typedef {{title: string, name: string, gives: string, line: number[]|null, born_in: number|null, slots: Slot[]}} NodeFacts
  * @typedef {{name: string, type: string, value: string, source?: string}} TensorFacts
  * @typedef {{id: string, source: string, target: string}} Edge
@@ -43,6 +43,7 @@ const LABEL = 44;
 const LETTER = 7.1;
 const SUM_LETTER = 7.4;
 const PILL_LETTERS = 24;
+const HOLDING = ["held", "kept", "changed", "packed"];
 const SLOT_WORDS = {
   held: "held",
   kept: "kept",
@@ -253,27 +254,30 @@ export function groupWords(
   /** @type {string[]} */ members,
   /** @type {State} */ state,
 ) {
-  let freed = 0;
+  /** @type {Record<string, number>} */
+  const states = {};
+  /** @type {Map<string|number, number>} */
+  const held = new Map();
   let slots = 0;
-  let gone = 0;
-  let held = 0;
-  // A slot in which nothing was saved has nothing to lose.
   for (const node of members) {
-    let any = false;
+    const unborn = node in state.unborn;
     for (const slot of data.nodes[node].slots) {
-      const name = slotState(state, node, slot.name)[0];
-      if (name !== "none") slots += 1;
-      if (name === "freed") {
-        gone += 1;
-        any = true;
-      } else if (name === "held" || name === "kept" || name === "changed") held += slot.nbytes ?? 0;
+      const key = `${node}.${slot.name}`;
+      const name = unborn ? "unborn" : (state.slots[key]?.[0] ?? "held");
+      states[name] = (states[name] ?? 0) + 1;
+      if (name !== "none") slots += 1; // where nothing was saved, nothing can go
+      if (HOLDING.includes(name)) held.set(slot.storage ?? key, slot.nbytes ?? 0);
     }
-    if (any) freed += 1;
   }
   if (!slots) return { words: "saves nothing", freed: null };
+  const freed = states.freed ?? 0;
+  const kept = HOLDING.reduce((sum, name) => sum + (states[name] ?? 0), 0);
   const parts = freed ? [`${freed.toLocaleString("en")} freed`] : [];
-  parts.push(held ? `${bytesText(held)} held` : "nothing held");
-  return { words: parts.join(" · "), freed: gone / slots };
+  const bytes = [...held.values()].reduce((sum, size) => sum + size, 0);
+  if (kept) parts.push(`${kept.toLocaleString("en")} held`, bytesText(bytes));
+  const other = slots - freed - kept;
+  if (other) parts.push(`${other.toLocaleString("en")} not seen or made`);
+  return { words: parts.join(" · "), freed: freed / slots };
 }
 
 /** A value without the type that its leaf has too: "norm 4" for "f32[8] norm 4". */
@@ -662,7 +666,7 @@ class Picture {
 const TALLEST = 600;
 const LOWEST = 330;
 const SMALLEST = 0.56; // the text can just be read
-const READABLE = 0.75;
+const READABLE = 0.66;
 
 /** Shows a part of the picture; a wheel without ctrl scrolls the page as ever. */
 class Camera {
