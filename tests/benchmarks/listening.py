@@ -1,6 +1,6 @@
 """What listening costs: bare, listened to, and under anomaly mode, side by side in one run.
 
-Run it with ``python tests/benchmarks/listening.py``. Processor seconds of one thread are counted, and
+Run it with ``python tests/benchmarks/listening.py``. Processor seconds of one thread are counted,
 over rounds that take turns, so that a busy machine disturbs little.
 """
 
@@ -65,7 +65,7 @@ def measure(make: Callable[[types.ModuleType], tuple[nn.Module, tuple]], steps: 
     seconds: list[list[float]] = [[], [], []]
     listening.start()  # one listener for the whole run, as for a script
     listening.stop()
-    for turn in range(ROUNDS + 1):
+    for _ in range(ROUNDS + 1):
         for way in range(3):
             train, net, opt, batch = ways[way == 1]
             if way == 1:

@@ -9,34 +9,44 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from secondpass.frames import Frame
-from secondpass.graph import Edge, Graph, Leaf, Node, Root
-from secondpass.reader import NoGraphError
-from secondpass.recording import Recording, record
-from secondpass.saved import Slot
-
 if TYPE_CHECKING:
     from secondpass.exercises import check, predict
-    from secondpass.explanation import Explanation
+    from secondpass.frames import Frame
+    from secondpass.graph import Edge, Graph, Leaf, Node, Root
     from secondpass.ipython import load_ipython_extension, unload_ipython_extension
     from secondpass.listening import explain
     from secondpass.live import show
     from secondpass.page import save
     from secondpass.playground import Playground
+    from secondpass.reader import NoGraphError
+    from secondpass.recording import Recording, record
+    from secondpass.report import Explanation
+    from secondpass.saved import Slot
     from secondpass.widget import AutogradGraph
 
 __version__ = "0.1.0"
 
 # A script that is listened to needs no widget, and a notebook no command line: each part is
-# imported when it is first asked for.
+# imported when it is first asked for. Nothing here may import torch: a script that sets
+# OMP_NUM_THREADS before its own ``import torch`` would find it set too late.
 _LATER = {
     "AutogradGraph": "widget",
-    "Explanation": "explanation",
+    "Edge": "graph",
+    "Explanation": "report",
+    "Frame": "frames",
+    "Graph": "graph",
+    "Leaf": "graph",
+    "NoGraphError": "reader",
+    "Node": "graph",
     "Playground": "playground",
+    "Recording": "recording",
+    "Root": "graph",
+    "Slot": "saved",
     "check": "exercises",
     "explain": "listening",
     "load_ipython_extension": "ipython",
     "predict": "exercises",
+    "record": "recording",
     "save": "page",
     "show": "live",
     "unload_ipython_extension": "ipython",

@@ -8,14 +8,18 @@ import os
 import runpy
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from secondpass import loading
+
+if TYPE_CHECKING:
+    from secondpass.report import Explanation
 
 USAGE = "usage: python -m secondpass [--report FILE] [--html FILE] script.py|-m module [args]"
 
@@ -112,7 +116,7 @@ class Ending:
         self._process = os.getpid()
         self._error: BaseException | None = None
         self._listens = False
-        self._explained = False
+        self._explained: Explanation | None = None
 
     def listen(self) -> None:
         """Begin to listen: torch has been loaded."""
@@ -122,6 +126,14 @@ class Ending:
         if self._html is not None:
             listening.keep_pictures()
         self._listens = True
+        hook = threading.excepthook
+
+        def in_thread(args: threading.ExceptHookArgs) -> None:
+            hook(args)
+            if args.exc_value is not None:
+                self._explain(args.exc_value)
+
+        threading.excepthook = in_thread
 
     def end_in(self, error: BaseException, runner: CodeType) -> None:
         """Prepare Python's own last words for an exception that ended the program."""
@@ -147,9 +159,11 @@ class Ending:
         from secondpass import listening
 
         explanation = listening.explain_error(error)
-        if explanation is not None and sys.stderr is not None:
+        if explanation is None:
+            return
+        self._explained = explanation
+        if sys.stderr is not None:
             print(f"\n{explanation}", file=sys.stderr, flush=True)
-            self._explained = True
 
     def finish(self) -> None:
         """Write what was asked for; runs when everything else has ended."""
@@ -160,9 +174,9 @@ class Ending:
             from secondpass import listening
 
             listening.stop()
-            found = listening.last_words(self._error)
+            found = listening.last_words(self._error, self._explained)
             report = found.to_dict()
-            if found.notices and not self._explained and sys.stderr is not None:
+            if found.notices and self._explained is None and sys.stderr is not None:
                 print(found, file=sys.stderr, flush=True)
             if self._html is not None:
                 _write_page(self._html, str(found))

@@ -11,8 +11,6 @@ from secondpass.holders import Held
 from secondpass.places import Place
 from secondpass.report import CalledAt, Carrier, Explanation, StoppedIn
 
-__all__ = ["Explanation", "explain"]
-
 CARRIED = "carried"
 COMPUTED_ONCE = "computed-once"
 SHARED = "shared"

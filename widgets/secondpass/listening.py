@@ -231,9 +231,17 @@ def keep_pictures() -> None:
         _listener.wants_pictures = True
 
 
-def last_words(error: BaseException | None) -> Explanation:
-    """Return the explanation of how a program ended, with all notices."""
-    found = explain_error(error)
+def last_words(error: BaseException | None, known: Explanation | None = None) -> Explanation:
+    """Return the explanation of how a program ended, with all notices.
+
+    Parameters
+    ----------
+    error : BaseException, optional
+        What ended it.
+    known : Explanation, optional
+        What was explained while it ran: of an error in a thread.
+    """
+    found = explain_error(error) or known
     notices = () if _listener is None else _listener.notices.found()
     if found is None:
         return Explanation(message="" if error is None else str(error), notices=notices)
