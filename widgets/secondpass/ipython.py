@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import html
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from secondpass import line_log, listening, loading, marks
@@ -130,12 +131,23 @@ class _Record:
         if name and not name.isidentifier():
             print(f"%%record takes a variable's name, not {name!r}", file=sys.stderr)
             return None
-        with record() as recording:
+        with record() as recording, self._same_cell():
             # The first line of the cell is the magic's own: lines keep their numbers.
-            self._shell.run_cell("\n" + cell)
+            self._shell.run_cell(f"#{self.__name__}\n{cell}")
         if name:
             self._shell.user_ns[name] = recording
         return recording
+
+    @contextlib.contextmanager
+    def _same_cell(self) -> Iterator[None]:
+        """Have what runs inside carry the number of the cell that is running, not the next."""
+        compiler, number = self._shell.compile, self._shell.displayhook.prompt_count
+        cache = compiler.cache
+        compiler.cache = lambda code, _=0, raw_code=None: cache(code, number, raw_code)
+        try:
+            yield
+        finally:
+            del compiler.cache
 
 
 def _leave_out(things: list[Any], thing: Any) -> None:
