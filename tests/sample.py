@@ -111,6 +111,27 @@ def chain(count: int, *, lines: int = 0, leaves: int = 1) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def carried() -> dict[str, Any]:
+    """Return a call that stopped: loss 2 was made from h after call 1 had freed it."""
+    data = sample()
+    data["nodes"] = {
+        "n0": node("Mul", 3, ("other", "f32[1]", 4)) | {"after": 1},
+        "n1": node("View", 2) | {"after": 0},
+        "n2": node("Pow", 2, ("self", "f32[1]", 4)) | {"after": 0},
+    }
+    data["roots"]["r0"]["source"] = "n0"
+    ways = [("l0", "n2"), ("n2", "n1"), ("n1", "n0"), ("n0", "r0")]
+    data["edges"] = [{"id": f"{a}-{b}-0", "source": a, "target": b} for a, b in ways]
+    data["start"]["slots"] = {"n2.self": ["freed", 1]}
+    data["frames"] = [
+        frame("call", "Call 2 begins.", call=2, gradients={"r0": "1"}),
+        frame("node", "Call 2 runs Mul.", call=2, node="n0", gradients={"n1-n0-0": "3"}),
+        frame("node", "Call 2 runs View.", call=2, node="n1", gradients={"n2-n1-0": "3"}),
+        frame("stop", "Call 2 stops in Pow.", call=2, node="n2"),
+    ]
+    return data
+
+
 class Given:
     """A recording of given data: what a view needs of one, with no torch behind it."""
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sample import chain, frame, node, sample
+from sample import carried, chain, frame, node, sample
 from secondpass import layout
 from secondpass.data import complete
 from secondpass.drawing import draw, plan
@@ -86,6 +86,15 @@ def test_a_value_travels_as_a_pill_and_a_stop_is_red_and_said():
     assert [
         edge.get("data-edge") for edge in by_class(tree, "failed") if edge.get("data-edge")
     ] == ["n0-r0-0"]
+
+
+def test_the_boundary_is_a_broken_line_with_words_on_both_sides_at_the_stop_only():
+    before, after = picture(carried(), step=3), picture(carried(), step=4)
+    assert not by_class(before, "on") and not by_class(before, "boundary")
+    (border,) = by_class(after, "on")
+    assert words(border) == "old: freed by call 1 new: made since"
+    (line,) = by_class(after, "boundary")
+    assert line.get("data-edge") == "n1-n0-0"
 
 
 def test_a_node_made_by_a_call_says_which():

@@ -432,3 +432,27 @@ def test_the_recording_is_the_same_in_every_run():
         return recording.to_dict()
 
     assert run() == run()
+
+
+def test_a_node_tells_after_which_call_it_was_made():
+    with pytest.raises(RuntimeError, match="second time"), record() as recording:
+        x = torch.tensor([2.0], requires_grad=True)
+        h = x**2
+        for _ in range(2):
+            (3 * h).backward()
+    nodes = recording.to_dict()["nodes"].values()
+    assert sorted((node["title"], node["after"]) for node in nodes) == [
+        ("Mul", 0),
+        ("Mul", 1),
+        ("Pow", 0),
+    ]
+
+
+def test_slots_that_share_a_storage_have_one_number():
+    x = torch.ones(3, requires_grad=True)
+    with record() as recording:
+        h = x.exp()
+        (h * h).sum().backward()
+    slots = [slot for node in recording.to_dict()["nodes"].values() for slot in node["slots"]]
+    assert len(slots) == 3
+    assert len({slot["storage"] for slot in slots}) == 1

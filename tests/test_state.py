@@ -8,7 +8,8 @@ from dataclasses import asdict
 import pytest
 
 from node import run_module
-from sample import chain, frame, node, sample
+from sample import carried, chain, frame, node, sample
+from secondpass.boundary import boundary, possible
 from secondpass.data import complete
 from secondpass.fitting import cells, clean, cut
 from secondpass.saved import bytes_text
@@ -60,6 +61,30 @@ def test_the_place_where_a_call_stopped_stays_marked_and_so_does_the_way_there()
     data["frames"].append(frame("forward", "Line 6 ran."))
     after = state_at(data, 14)
     assert (after.marks, after.call) == ({"n0": "stopped"}, 3)
+
+
+def test_the_boundary_is_where_what_was_made_since_meets_what_was_freed():
+    data = carried()
+    found = [boundary(data, state_at(data, step)) for step in range(5)]
+    assert found == [set(), set(), set(), set(), {"n1-n0-0"}]
+    assert possible(data) == {"n1-n0-0": 1}
+
+
+def test_nothing_made_since_and_no_call_known_mean_no_boundary():
+    data = carried()
+    data["nodes"]["n0"]["after"] = 0
+    assert boundary(data, state_at(data, 4)) == set() == set(possible(data))
+    data = carried()
+    data["start"]["slots"]["n2.self"] = ["freed", None]
+    assert boundary(data, state_at(data, 4)) == set() == set(possible(data))
+
+
+def test_where_no_gradient_was_recorded_the_failed_way_is_the_shortest():
+    data = carried()
+    data["edges"].append({"id": "n2-n0-1", "source": "n2", "target": "n0"})
+    data["frames"] = data["frames"][-1:]
+    assert failed_way(data, state_at(data, 1)) == {"n2-n0-1", "n0-r0-0"}
+    assert boundary(data, state_at(data, 1)) == {"n2-n0-1"}
 
 
 def test_a_call_inside_another_has_its_own_marks_and_the_outer_goes_on():
@@ -124,7 +149,8 @@ STACKS = [
 
 
 def test_the_browser_folds_and_words_as_python_does():
-    datas = [sample(), chain(70, lines=5, leaves=3)]
+    datas = [sample(), chain(70, lines=5, leaves=3), carried(), carried()]
+    datas[3]["frames"] = datas[3]["frames"][-1:]
     given = json.dumps(
         {
             "datas": datas,
@@ -145,6 +171,7 @@ def test_the_browser_folds_and_words_as_python_does():
           states: each(stateAt),
           again: each((data, step) => stateAt(data, step, stateAt(data, half(step)), half(step))),
           failed: each((data, step) => [...m.failedWay(data, stateAt(data, step))].sort()),
+          met: each((data, step) => [...m.boundary(data, stateAt(data, step))].sort()),
           groups: given.datas.map((data) =>
             m.groupWords(data, Object.keys(data.nodes), stateAt(data, 0))),
           texts: given.texts.map((one) => [m.clean(one), m.cells(m.clean(one)), m.cut(one, 9)]),
@@ -155,12 +182,12 @@ def test_the_browser_folds_and_words_as_python_does():
         """,
         given,
     )
-    for data, states, again, failed in zip(
-        datas, answer["states"], answer["again"], answer["failed"], strict=True
-    ):
+    parts = [answer[name] for name in ("states", "again", "failed", "met")]
+    for data, states, again, failed, met in zip(datas, *parts, strict=True):
         expected = [state_at(data, step + 1) for step in range(len(data["frames"]))]
         assert states == again == json.loads(json.dumps([asdict(state) for state in expected]))
         assert failed == [sorted(failed_way(data, state)) for state in expected]
+        assert met == [sorted(boundary(data, state)) for state in expected]
     assert [(one["words"], one["freed"]) for one in answer["groups"]] == [
         group_words(data, list(data["nodes"]), state_at(data, 0)) for data in datas
     ]

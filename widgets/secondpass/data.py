@@ -21,13 +21,18 @@ class SlotData(TypedDict):
 
 
 class NodeData(TypedDict):
-    """A Node: ``born_in`` is the call that made it under ``create_graph=True``."""
+    """A Node.
+
+    ``born_in`` is the call that made it under ``create_graph=True``, ``after`` the last call that
+    had begun when it was made, 0 for none.
+    """
 
     title: str
     name: str
     gives: str
     line: Line | None
     born_in: int | None
+    after: NotRequired[int]
     slots: list[SlotData]
 
 

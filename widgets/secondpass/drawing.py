@@ -7,18 +7,20 @@ fills what moves, and never lays out. With a state it is a still of that moment.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
 from secondpass import stills
+from secondpass.boundary import possible
 from secondpass.boxes import box_of, frame_of, size_of
 from secondpass.data import RecordingData
 from secondpass.grouping import Group
 from secondpass.layout import Box, Layout, lay_out
 from secondpass.state import State
-from secondpass.svg import element, group
+from secondpass.stills import BORDER
+from secondpass.svg import element, group, text
 from secondpass.views import View, view_of
 
 MARGIN = 18
@@ -35,6 +37,8 @@ class Drawing:
 
     view: View
     layout: Layout
+    borders: dict[tuple[str, str, int], dict[str, int]] = field(default_factory=dict)
+    """Each line that may lead from a new graph into a freed one: its edges, and what call freed."""
 
 
 def plan(data: RecordingData, opened: list[str] | None = None) -> Drawing | None:
@@ -58,7 +62,13 @@ def plan(data: RecordingData, opened: list[str] | None = None) -> Drawing | None
     boxes += [Box(name, *grid.size, view.open[name]) for name, grid in grids.items()]
     edges = [(_edge_name(key), key[0], key[1]) for key in view.edges]
     frames = [(name, around) for name, around in view.open.items() if name not in bundles]
-    layout = lay_out(boxes, edges, frames)
+    over = possible(data)
+    borders = {
+        key: found
+        for key, ids in view.edges.items()
+        if (found := {name: over[name] for name in ids if name in over})
+    }
+    layout = lay_out(boxes, edges, frames, {_edge_name(key) for key in borders})
     if layout is None:
         return None
     for name, grid in grids.items():
@@ -68,7 +78,7 @@ def plan(data: RecordingData, opened: list[str] | None = None) -> Drawing | None
             layout.boxes[child] = (left + x, top + y)
         for child, (x, y, width, height) in grid.frames.items():
             layout.frames[child] = (left + x, top + y, width, height)
-    return Drawing(view, layout)
+    return Drawing(view, layout, borders)
 
 
 @dataclass
@@ -131,6 +141,7 @@ def draw(
         box.set("transform", f"translate({x},{y})")
         box.set("id", f"{prefix}-{name}")
         world.append(box)
+    world.extend(_borders(data, drawing))
     world.append(group("pills"))
     root = element(
         "svg",
@@ -174,11 +185,44 @@ def _edges(data: RecordingData, drawing: Drawing) -> Iterable[ElementTree.Elemen
             edge.set("data-edges", " ".join(names))
         edge.set("data-source", key[0])
         edge.set("data-target", key[1])
-        first, *rest = [f"{x},{y}" for x, y in curve]
-        edge.append(element("path", {"class": "way", "d": f"M{first}C{' '.join(rest)}"}))
+        edge.append(element("path", {"class": "way", "d": f"M{_curve(curve)}"}))
         edge.append(_head("head", curve[-2], curve[-1]))
         edge.append(_head("head back", curve[1], curve[0]))
         yield edge
+
+
+def _borders(data: RecordingData, drawing: Drawing) -> Iterable[ElementTree.Element]:
+    """Draw, where a new graph may meet a freed one, a line across and words on both sides of it."""
+    view, layout = drawing.view, drawing.layout
+    areas = [(*layout.boxes[name], *size_of(name, data, view)) for name in view.boxes]
+    for key, edges in drawing.borders.items():
+        path = stills.points(f"M{_curve(layout.curves[_edge_name(key)])}")
+        places = [
+            (round(x) + left, round(y), indent)
+            for x, y in (path(share) for share in (0.5, 0.4, 0.6, 0.3, 0.7))
+            for left, indent in ((-16, 34), (16 - BORDER, 8))  # the words right of it, or left
+        ]
+        x, y, indent = min(places, key=lambda place: _covered(place[0], place[1], areas))
+        border = group("border", transform=f"translate({x},{y})")
+        border.set("data-border", " ".join(edges))
+        border.append(element("path", {"class": "across", "d": f"M0,0H{BORDER}"}))
+        call = min(edges.values())
+        border.append(text("", indent, -7, f"old: freed by call {call}"))
+        border.append(text("", indent, 16, "new: made since"))
+        yield border
+
+
+def _covered(x: int, y: int, areas: Iterable[tuple[int, int, int, int]]) -> int:
+    """Count the boxes that the words at a border would lie on."""
+    return sum(
+        x < left + width and left < x + BORDER and y - 20 < top + height and top < y + 20
+        for left, top, width, height in areas
+    )
+
+
+def _curve(points: Sequence[tuple[int, int]]) -> str:
+    first, *rest = [f"{x},{y}" for x, y in points]
+    return f"{first}C{' '.join(rest)}"
 
 
 def _head(kind: str, before: tuple[int, int], tip: tuple[int, int]) -> ElementTree.Element:

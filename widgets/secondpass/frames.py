@@ -75,6 +75,8 @@ class CallRecord:
     retain_graph, create_graph, failed : bool
     inside : int or None
         The number of the call inside which it ran.
+    began : int
+        torch's sequence number when it began: Nodes made later have this number or a higher one.
     """
 
     number: int
@@ -84,6 +86,7 @@ class CallRecord:
     create_graph: bool
     inside: int | None = None
     failed: bool = False
+    began: int = field(default=0, repr=False, compare=False)
 
     @property
     def title(self) -> str:

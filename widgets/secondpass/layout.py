@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +79,7 @@ def lay_out(
     boxes: Sequence[Box],
     edges: Sequence[tuple[str, str, str]],
     frames: Sequence[tuple[str, str | None]] = (),
+    roomy: Collection[str] = (),
 ) -> Layout | None:
     """Place boxes so that edges point downwards.
 
@@ -88,6 +89,8 @@ def lay_out(
     edges : sequence of (id, source, target)
     frames : sequence of (id, id of the frame around it or None)
         The outer frame stands before those in it.
+    roomy : collection of str
+        The edges that need room for words beside them.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def lay_out(
     try:
         done = subprocess.run(
             [engine, "-Kdot", "-Tjson0"],
-            input=_dot(boxes, edges, frames),
+            input=_dot(boxes, edges, frames, roomy),
             capture_output=True,
             text=True,
             encoding="utf-8",
@@ -116,6 +119,7 @@ def _dot(
     boxes: Sequence[Box],
     edges: Sequence[tuple[str, str, str]],
     frames: Sequence[tuple[str, str | None]],
+    roomy: Collection[str] = (),
 ) -> str:
     dot = graphviz.Digraph(
         graph_attr={"nodesep": "0.25", "ranksep": "0.62"},
@@ -148,7 +152,8 @@ def _dot(
         row = behind.get(hub, 0) // IN_A_ROW if hub else 0
         if hub:
             behind[hub] = behind.get(hub, 0) + 1
-        dot.edge(source, target, id=name, **({"minlen": str(1 + row)} if row else {}))
+        length = 1 + row + (name in roomy)
+        dot.edge(source, target, id=name, **({"minlen": str(length)} if length > 1 else {}))
     return str(dot.source)
 
 

@@ -48,6 +48,7 @@ def take(call: Call, heard: Heard, failure: Failure) -> Recording | None:
                     one.retain,
                     one.create,
                     failed=one is heard,
+                    began=one.began,
                 )
             )
     stop = Frame(

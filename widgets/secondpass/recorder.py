@@ -89,6 +89,7 @@ class Recorder:
     def begin(self, call: Call) -> None:
         """Read the call's graph, note what changed since the last one, hang the hooks in."""
         self._resume[call.key] = lines.pause_tracing()
+        began = lines.number_now()
         with self._lock:
             if self.left_out:
                 return
@@ -123,6 +124,7 @@ class Recorder:
                     call.retain_graph,
                     call.create_graph,
                     None if parent is None else parent.number,
+                    began=began,
                 )
             )
             watched = WatchedCall(call, number, self.reader, reading, self._add)

@@ -163,6 +163,7 @@ class _Data:
                     "gives": node.gives,
                     "line": self._line(node.line),
                     "born_in": node.born_in,
+                    "after": self._after(node.age),
                     "slots": [
                         {
                             "name": slot.name,
@@ -214,6 +215,10 @@ class _Data:
             "held": frame.held,
             "born": list(frame.born),
         }
+
+    def _after(self, age: int) -> int:
+        """Return the number of the last call that began before a Node was made; 0 for none."""
+        return max((call.number for call in self.recorder.calls if call.began <= age), default=0)
 
     def _line(self, place: Place | None) -> list[int] | None:
         if place is None or place.file not in self.numbers:

@@ -189,6 +189,8 @@ def failed_way(data: RecordingData, state: State) -> set[str]:
     for edge in data["edges"] if reached else ():
         following.setdefault(edge["source"], []).append(edge)
     queue = list(reached)
+    if not state.carried and queue:  # what travelled was not recorded: the shortest way
+        return _shortest_way(following, queue)
     for here in queue:
         for edge in following.get(here, ()):
             if carrier(edge, state.carried) is None:
@@ -198,3 +200,20 @@ def failed_way(data: RecordingData, state: State) -> set[str]:
                 reached.add(edge["target"])
                 queue.append(edge["target"])
     return found
+
+
+def _shortest_way(following: Mapping[str, Sequence[EdgeData]], queue: list[str]) -> set[str]:
+    """Return the ids of the edges on the shortest way forward from some Nodes to a root."""
+    came: dict[str, EdgeData | None] = dict.fromkeys(queue)
+    for here in queue:
+        if here not in following:
+            found, edge = set(), came[here]
+            while edge is not None:
+                found.add(edge["id"])
+                edge = came[edge["source"]]
+            return found
+        for edge in following[here]:
+            if edge["target"] not in came:
+                came[edge["target"]] = edge
+                queue.append(edge["target"])
+    return set()

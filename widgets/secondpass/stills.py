@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from xml.etree.ElementTree import Element
 
+from secondpass.boundary import boundary
 from secondpass.data import RecordingData
 from secondpass.fitting import cells, clean, cut
 from secondpass.state import Stack, State, carrier, failed_way, slot_state
@@ -25,6 +27,9 @@ LABEL = 44
 LETTER = 7.1
 SUM_LETTER = 7.4
 PILL_LETTERS = 24
+
+BORDER = 176
+"""Width of the words where a new graph meets a freed one."""
 
 
 def paint(world: Element, data: RecordingData, state: State) -> None:
@@ -167,7 +172,13 @@ def _paint_group(box: Element, data: RecordingData, state: State) -> None:
 def _paint_edges(world: Element, data: RecordingData, state: State) -> None:
     by_id = {edge["id"]: edge for edge in data["edges"]}
     failed = failed_way(data, state)
+    meets = boundary(data, state)
     taken: list[tuple[float, float, float, float]] = []
+    for border in world.findall("g[@data-border]"):
+        if meets.intersection(str(border.get("data-border")).split(" ")):
+            _add_class(border, "on")
+            x, y = re.findall(r"-?\d+", str(border.get("transform")))
+            taken.append((int(x) + BORDER / 2, int(y), BORDER, 32))
     pills = world.find("g[@class='pills']")
     for line in world.findall("g[@data-edge]"):
         ids = (line.get("data-edges") or str(line.get("data-edge"))).split(" ")
@@ -176,6 +187,7 @@ def _paint_edges(world: Element, data: RecordingData, state: State) -> None:
         _add_class(line, "carried" if carried else None)
         _add_class(line, "now" if travelling else None)
         _add_class(line, "failed" if failed.intersection(ids) else None)
+        _add_class(line, "boundary" if meets.intersection(ids) else None)
         ends = [(by_id[edge]["source"], by_id[edge]["target"]) for edge in ids]
         if all(state.unborn.keys() & pair for pair in ends):
             _add_class(line, "unborn")
@@ -191,7 +203,8 @@ def _pill(words: str, path: str, taken: list[tuple[float, float, float, float]])
     """Draw a value on its way, where no other value is in the way."""
     shown = cut(words, PILL_LETTERS)
     width = max(28, round(cells(shown) * LETTER) + 18)
-    places = [_point(path, share) for share in (0.5, 0.36, 0.64, 0.24, 0.76)]
+    point = points(path)
+    places = [point(share) for share in (0.5, 0.36, 0.64, 0.24, 0.76)]
 
     def clashes(place: tuple[float, float]) -> int:
         x, y = place
@@ -206,18 +219,22 @@ def _pill(words: str, path: str, taken: list[tuple[float, float, float, float]])
     return made
 
 
-def _point(path: str, share: float) -> tuple[float, float]:
-    """Return the point of a Bézier path at a share of its pieces."""
+def points(path: str) -> Callable[[float], tuple[float, float]]:
+    """Return a function that gives the point of a Bézier path at a share of its pieces."""
     numbers = [
         tuple(map(float, pair.split(","))) for pair in path[1:].replace("C", " ").split(" ") if pair
     ]
     pieces = (len(numbers) - 1) // 3
-    piece = min(int(share * pieces), pieces - 1)
-    t = share * pieces - piece
-    weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
-    four = numbers[3 * piece : 3 * piece + 4]
-    x, y = (sum(w * point[axis] for w, point in zip(weights, four, strict=True)) for axis in (0, 1))
-    return x, y
+
+    def point(share: float) -> tuple[float, float]:
+        piece = min(int(share * pieces), pieces - 1)
+        t = share * pieces - piece
+        weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
+        four = numbers[3 * piece : 3 * piece + 4]
+        x, y = (sum(w * one[axis] for w, one in zip(weights, four, strict=True)) for axis in (0, 1))
+        return x, y
+
+    return point
 
 
 def _add_class(thing: Element, name: str | None) -> None:

@@ -13,7 +13,7 @@
 
 /**
  * @typedef {{name: string, type: string, nbytes: number|null, storage?: number|null}} Slot
- * @typedef {{title: string, name: string, gives: string, line: number[]|null, born_in: number|null, slots: Slot[]}} NodeFacts
+ * @typedef {{title: string, name: string, gives: string, line: number[]|null, born_in: number|null, after?: number, slots: Slot[]}} NodeFacts
  * @typedef {{name: string, type: string, value: string, source?: string}} TensorFacts
  * @typedef {{id: string, source: string, target: string}} Edge
  * @typedef {{kind: string, call: number|null, node: string|null, leaf: string|null, line: number[]|null,
@@ -43,6 +43,7 @@ const LABEL = 44;
 const LETTER = 7.1;
 const SUM_LETTER = 7.4;
 const PILL_LETTERS = 24;
+const BORDER = 176;
 const HOLDING = ["held", "kept", "changed", "packed"];
 const SLOT_WORDS = {
   held: "held",
@@ -235,6 +236,7 @@ export function failedWay(/** @type {Recording} */ data, /** @type {State} */ st
   const queue = Object.keys(state.marks).filter((name) => state.marks[name] === "stopped");
   const reached = new Set(queue);
   const found = new Set();
+  if (!Object.keys(state.carried).length) return shortestWay(data, queue);
   for (const here of queue) {
     for (const edge of edgesFrom(data, here)) {
       if (carrier(edge, state.carried) === null) continue;
@@ -246,6 +248,44 @@ export function failedWay(/** @type {Recording} */ data, /** @type {State} */ st
     }
   }
   return found;
+}
+
+/** The ids of the edges on the shortest way forward from some Nodes to a root. @returns {Set<string>} */
+function shortestWay(/** @type {Recording} */ data, /** @type {string[]} */ queue) {
+  /** @type {Map<string, Edge|null>} */
+  const came = new Map(queue.map((name) => [name, null]));
+  for (const here of queue) {
+    const edges = edgesFrom(data, here);
+    if (!edges.length) {
+      const found = new Set();
+      for (let edge = came.get(here); edge; edge = came.get(edge.source)) found.add(edge.id);
+      return found;
+    }
+    for (const edge of edges) {
+      if (came.has(edge.target)) continue;
+      came.set(edge.target, edge);
+      queue.push(edge.target);
+    }
+  }
+  return new Set();
+}
+
+/** The ids of the edges at which the present call, which stopped, left the new graph: as in boundary.py. */
+export function boundary(/** @type {Recording} */ data, /** @type {State} */ state, failed = failedWay(data, state)) {
+  const calls = new Set();
+  for (const [name, mark] of Object.entries(state.marks)) {
+    if (mark !== "stopped") continue;
+    for (const slot of data.nodes[name]?.slots ?? []) {
+      const [kind, by] = state.slots[`${name}.${slot.name}`] ?? ["held", null];
+      if (kind === "freed" && by !== null) calls.add(by);
+    }
+  }
+  if (!calls.size) return new Set();
+  const over = (/** @type {Edge} */ edge) => {
+    const [old, young] = [data.nodes[edge.source], data.nodes[edge.target]];
+    return old && young && [...calls].some((call) => (old.after ?? 0) < call && call <= (young.after ?? 0));
+  };
+  return new Set(data.edges.filter((edge) => failed.has(edge.id) && over(edge)).map((edge) => edge.id));
 }
 
 /** What the saved tensors of some Nodes are in words, and the share freed (null: they save nothing). */
@@ -438,6 +478,8 @@ class Picture {
     this.chips = [];
     /** @type {{element: Element, edges: Edge[], way: SVGPathElement, shown: string}[]} */
     this.edges = [];
+    /** @type {{element: Element, ids: string[], x: number, y: number}[]} */
+    this.borders = [];
     this.pills = /** @type {Element} */ (this.svg.querySelector("g.pills"));
     this.#adopt();
     this.svg.classList.toggle("big", this.boxes.size > 150);
@@ -466,6 +508,10 @@ class Picture {
         const keys = (chip.getAttribute("data-slots") ?? chip.getAttribute("data-slot") ?? "").split("|");
         this.chips.push({ element: chip, node: id, keys, words: chip.querySelector(".words"), shown: "" });
       }
+    }
+    for (const element of this.svg.querySelectorAll("g[data-border]")) {
+      const [x, y] = (element.getAttribute("transform")?.match(/-?\d+/g) ?? []).map(Number);
+      this.borders.push({ element, ids: list(element.getAttribute("data-border")), x, y });
     }
     for (const element of this.svg.querySelectorAll("g[data-edge]")) {
       const ids = list(element.getAttribute("data-edges") ?? element.getAttribute("data-edge"));
@@ -596,9 +642,15 @@ class Picture {
 
   #paintEdges(/** @type {State} */ state) {
     const failed = failedWay(this.data, state);
+    const meets = boundary(this.data, state, failed);
     const now = new Set(state.now);
-    /** @type {[number, number, number][]} */
+    /** @type {[number, number, number, number][]} */
     const taken = [];
+    for (const border of this.borders) {
+      const on = border.ids.some((id) => meets.has(id));
+      border.element.classList.toggle("on", on);
+      if (on) taken.push([border.x + BORDER / 2, border.y, BORDER, 32]);
+    }
     const pills = [];
     for (const line of this.edges) {
       const keys = line.edges.map((edge) => carrier(edge, state.carried)).filter((key) => key !== null);
@@ -607,7 +659,8 @@ class Picture {
       const classes = ["edge"];
       if (keys.length) classes.push("carried");
       if (travelling.length) classes.push("now");
-      if (line.edges.some((edge) => failed.has(edge.id))) classes.push("failed");
+      if (failed.size && line.edges.some((edge) => failed.has(edge.id))) classes.push("failed");
+      if (meets.size && line.edges.some((edge) => meets.has(edge.id))) classes.push("boundary");
       if (unborn) classes.push("unborn");
       const shown = classes.join(" ");
       if (line.shown !== shown) {
@@ -623,7 +676,7 @@ class Picture {
   }
 
   /** Draw a value on its way, where no other value is in the way. */
-  #pill(/** @type {string} */ words, /** @type {{way: SVGPathElement, shown: string}} */ line, /** @type {[number, number, number][]} */ taken) {
+  #pill(/** @type {string} */ words, /** @type {{way: SVGPathElement, shown: string}} */ line, /** @type {[number, number, number, number][]} */ taken) {
     const shown = cut(words, PILL_LETTERS);
     const width = Math.max(28, Math.round(cells(shown) * LETTER) + 18);
     const length = line.way.getTotalLength();
@@ -631,11 +684,11 @@ class Picture {
     for (const share of [0.5, 0.36, 0.64, 0.24, 0.76]) {
       const { x, y } = line.way.getPointAtLength(length * share);
       const clashes = taken.filter(
-        ([a, b, other]) => Math.abs(x - a) < (width + other) / 2 && Math.abs(y - b) < 22,
+        ([a, b, other, tall]) => Math.abs(x - a) < (width + other) / 2 && Math.abs(y - b) < tall,
       ).length;
       if (clashes < best.clashes) best = { x, y, clashes };
     }
-    taken.push([best.x, best.y, width]);
+    taken.push([best.x, best.y, width, 22]);
     return makeSvg(
       "g",
       { class: line.shown.includes("failed") ? "pill failed" : "pill", transform: `translate(${Math.round(best.x)},${Math.round(best.y)})` },
