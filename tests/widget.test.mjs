@@ -67,6 +67,20 @@ test("words count what occurs", () => {
   assert.equal(widget.bare("f32[8] norm 4", "f32[8]"), "norm 4");
 });
 
+test("a search looks at the names of Nodes, leaves, roots and groups", () => {
+  const data = {
+    ...recording([]),
+    nodes: { n0: { title: "Tanh", name: "TanhBackward0" }, n1: { title: "Add", name: "AddBackward0" } },
+    leaves: { l0: { name: "net.up.weight" } },
+    roots: { r0: { name: "loss" } },
+  };
+  const groups = [{ id: "g", title: "net.up · layer 1 of 2" }];
+  assert.deepEqual(widget.search(data, " TANH ", groups), ["n0"]);
+  assert.deepEqual(widget.search(data, "up", groups), ["g", "l0"]);
+  assert.deepEqual(widget.search(data, "o", []), ["r0"]);
+  assert.deepEqual(widget.search(data, "  ", groups), []);
+});
+
 test("the model of a plain page tells its handlers, until they are taken off", () => {
   const model = widget.plainModel({ step: 0 });
   let heard = 0;

@@ -131,6 +131,26 @@ def test_a_wheel_scrolls_the_page_and_zooms_only_with_ctrl(open_page):
     assert page.evaluate(width) == before
 
 
+def test_a_big_graph_can_be_searched_by_keyboard(open_page):
+    page = open_page(chain(70, lines=20, leaves=3))
+    field = page.get_by_role("searchbox")
+    field.fill("w1")
+    expect(page.locator(".finding")).to_have_text("1 found")
+    expect(page.locator("g.found")).to_have_count(1)
+    field.press("Enter")
+    page.wait_for_timeout(400)
+    assert page.evaluate(INSIDE, "g.at")
+    expect(page.locator(".details .subject")).to_have_text("w1")
+    field.press("Escape")
+    expect(page.locator("g.found")).to_have_count(0)
+    field.fill("nothing has this name")
+    expect(page.locator(".finding")).to_have_text("none found")
+
+
+def test_a_small_graph_has_no_field_to_search(open_page):
+    expect(open_page().locator(".find")).to_be_hidden()
+
+
 def test_before_any_call_there_is_a_hint_and_no_time_line(open_page):
     page = open_page(chain(3))
     expect(page.locator(".say")).to_have_text("Run backward in another cell: it appears here.")

@@ -412,9 +412,10 @@ const ICONS = {
 /**
  * Jupyter takes keys, arrows among them, before they get here, unless the element that has the
  * focus says not to. With Shift, Ctrl or Cmd held they are Jupyter's: Shift+Enter runs the cell.
+ * What is typed into a field is the field's.
  */
 function claimKeys(/** @type {any} */ event) {
-  const claimed = !(event.shiftKey || event.ctrlKey || event.metaKey);
+  const claimed = event.target.tagName === "INPUT" || !(event.shiftKey || event.ctrlKey || event.metaKey);
   event.target.toggleAttribute("data-lm-suppress-shortcuts", claimed);
 }
 
@@ -474,6 +475,8 @@ class Picture {
     views += 1;
     /** @type {Map<string, {element: SVGGElement, kind: string, id: string, shown: string, title: string, members: string[], leaves: string[], roots: string[], words?: string}>} */
     this.boxes = new Map();
+    /** Which box shows a Node or leaf: itself, or the closed group that it lies in. @type {Map<string, any>} */
+    this.places = new Map();
     /** @type {{element: Element, node: string, keys: string[], words: Element|null, shown: string}[]} */
     this.chips = [];
     /** @type {{element: Element, edges: Edge[], way: SVGPathElement, shown: string}[]} */
@@ -503,12 +506,15 @@ class Picture {
       const members = list(element.getAttribute("data-members"));
       const leaves = list(element.getAttribute("data-leaves"));
       const roots = list(element.getAttribute("data-roots"));
-      this.boxes.set(id, { element, kind, id, shown: "", title, members, leaves, roots });
+      const box = { element, kind, id, shown: "", title, members, leaves, roots };
+      this.boxes.set(id, box);
+      for (const name of [...members, ...leaves, ...roots]) this.places.set(name, box);
       for (const chip of element.querySelectorAll("g[data-slot]")) {
         const keys = (chip.getAttribute("data-slots") ?? chip.getAttribute("data-slot") ?? "").split("|");
         this.chips.push({ element: chip, node: id, keys, words: chip.querySelector(".words"), shown: "" });
       }
     }
+    for (const [id, box] of this.boxes) this.places.set(id, box);
     for (const element of this.svg.querySelectorAll("g[data-border]")) {
       const [x, y] = (element.getAttribute("transform")?.match(/-?\d+/g) ?? []).map(Number);
       this.borders.push({ element, ids: list(element.getAttribute("data-border")), x, y });
@@ -541,7 +547,7 @@ class Picture {
     const shown = `${classes}|${words}`;
     if (box.shown === shown) return false;
     box.shown = shown;
-    const picked = ["selected", "picked"].filter((name) => box.element.classList.contains(name));
+    const picked = ["selected", "picked", "found", "at"].filter((name) => box.element.classList.contains(name));
     box.element.setAttribute("class", [box.element.dataset.class, classes, ...picked].filter(Boolean).join(" "));
     return true;
   }
@@ -700,14 +706,10 @@ class Picture {
 
   /** Which box shows a Node or leaf: itself, or the closed group that it lies in. */
   boxOf(/** @type {string} */ id) {
-    if (this.boxes.has(id)) return this.boxes.get(id);
-    for (const box of this.boxes.values()) {
-      if ([box.members, box.leaves, box.roots].some((list) => list.includes(id))) return box;
-    }
-    return undefined;
+    return this.places.get(id);
   }
 
-  /** Mark boxes as selected or picked. */
+  /** Mark boxes as selected, picked, found or at (the one found that is looked at). */
   mark(/** @type {string} */ name, /** @type {string[]} */ ids) {
     const wanted = new Set(ids.map((id) => this.boxOf(id)));
     for (const box of this.boxes.values()) box.element.classList.toggle(name, wanted.has(box));
@@ -1188,6 +1190,21 @@ class Memory {
 
 // ---- 9 Player ---------------------------------------------------------------------------------
 
+const MANY = 30;
+
+/** The Nodes, leaves, roots and groups that have some words in their names. */
+export function search(/** @type {Recording} */ data, /** @type {string} */ words, /** @type {{id: string, title: string}[]} */ boxes = []) {
+  const wanted = words.trim().toLowerCase();
+  if (!wanted) return [];
+  const has = (/** @type {string[]} */ ...texts) => texts.some((text) => text.toLowerCase().includes(wanted));
+  return [
+    ...boxes.filter((box) => has(box.title)).map((box) => box.id),
+    ...Object.keys(data.nodes).filter((id) => has(data.nodes[id].title, data.nodes[id].name)),
+    ...Object.keys(data.leaves).filter((id) => has(data.leaves[id].name)),
+    ...Object.keys(data.roots).filter((id) => has(data.roots[id].name)),
+  ].filter((id, at, all) => all.indexOf(id) === at);
+}
+
 const SPEEDS = [0.5, 1, 2, 4];
 
 class Player {
@@ -1214,6 +1231,10 @@ class Player {
     this.play.classList.add("play");
     this.forward = button("Step forward", ICONS.forward, () => this.seek(this.step + 1));
     this.speed = this.#speedBox();
+    this.field = make("input", "find");
+    this.finding = make("span", "finding");
+    /** @type {string[]} */ this.found = [];
+    this.foundAt = -1;
     this.timer = 0;
     /** @type {string|null} */ this.chosen = null;
     /** @type {string|null} */ this.hovered = null;
@@ -1238,7 +1259,14 @@ class Player {
   }
 
   #build() {
+    this.field.type = "search";
+    this.field.placeholder = "Find a Node or leaf";
+    this.field.setAttribute("aria-label", "Find a Node or leaf by name; Enter goes to the next");
+    this.field.addEventListener("input", () => this.find());
+    this.finding.setAttribute("role", "status");
     this.tools.append(
+      this.field,
+      this.finding,
       button("Zoom in", ICONS.plus, () => this.camera?.zoom(1.25)),
       button("Zoom out", ICONS.minus, () => this.camera?.zoom(0.8)),
       button("Fit the graph", ICONS.fit, () => this.camera?.overlook()),
@@ -1310,6 +1338,8 @@ class Player {
       return;
     }
     this.tools.hidden = false;
+    const all = [data.nodes, data.leaves, data.roots].reduce((sum, one) => sum + Object.keys(one).length, 0);
+    this.field.hidden = this.finding.hidden = all <= MANY;
     this.picture = new Picture(source, data);
     this.picture.svg.setAttribute("role", "group");
     this.picture.svg.setAttribute("aria-label", clean(data.summary, 400));
@@ -1319,6 +1349,7 @@ class Player {
     first?.element.setAttribute("tabindex", "0");
     if (focus) first?.element.focus();
     this.mark();
+    if (this.field.value) this.find();
   }
 
   /** Show the present step. */
@@ -1435,6 +1466,14 @@ class Player {
   // Keys and pointer
 
   onKey(/** @type {KeyboardEvent} */ event) {
+    if (event.target === this.field) {
+      event.stopPropagation();
+      if (event.key === "Enter") this.findNext(event.shiftKey ? -1 : 1);
+      else if (event.key === "Escape") this.field.value = "";
+      else return;
+      if (event.key === "Escape") this.find();
+      return event.preventDefault();
+    }
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const target = /** @type {Element} */ (event.target);
     if (target.closest("select")) return event.stopPropagation();
@@ -1454,6 +1493,37 @@ class Player {
     // Without this JupyterLab's command mode would take the key too.
     event.preventDefault();
     event.stopPropagation();
+  }
+
+  /** Mark what has the words of the field in its name. */
+  find() {
+    const data = /** @type {Recording} */ (this.data);
+    const picture = this.picture;
+    if (!picture) return;
+    const groups = [...picture.boxes.values()].filter((box) => box.kind === "group" || box.kind === "frame");
+    const ids = search(data, this.field.value, groups);
+    const boxes = new Set(ids.map((id) => picture.boxOf(id)?.id).filter((id) => id !== undefined));
+    this.found = [...boxes];
+    this.foundAt = -1;
+    picture.mark("found", this.found);
+    picture.mark("at", []);
+    const many = `${ids.length.toLocaleString("en")} found`;
+    this.finding.textContent = this.field.value.trim() ? (ids.length ? many : "none found") : "";
+  }
+
+  /** Bring the next of what was found into sight and tell about it. */
+  findNext(/** @type {number} */ by) {
+    const count = this.found.length;
+    if (!count) return;
+    this.foundAt = this.foundAt < 0 && by < 0 ? count - 1 : (this.foundAt + by + count) % count;
+    const id = this.found[this.foundAt];
+    this.picture?.mark("at", [id]);
+    this.camera?.follow([id]);
+    this.finding.textContent = `${this.foundAt + 1} of ${count}`;
+    this.hovered = id;
+    this.chosen = null;
+    this.mark();
+    this.#tell();
   }
 
   /** Move the focus to the next box, from top to bottom. */
