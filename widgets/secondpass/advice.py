@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 
-from secondpass import sources
+from secondpass import places, snippets, sources
 from secondpass.failure import Failure
 from secondpass.history import Heard
-from secondpass.places import Place
+from secondpass.holders import Held
 from secondpass.report import Carrier, Fix
 
-_STEPS = "the graph would grow every round, and a step in between would raise the in-place error"
-
-
-def last_name(name: str) -> str:
-    """Return the last plain name in a person's name of a tensor.
-
-    Examples
-    --------
-    >>> last_name("protos.centre[0]"), last_name("hidden")
-    ('centre', 'hidden')
-    """
-    names = re.findall(r"[A-Za-z_]\w*", re.sub(r"\[[^\]]*\]", "", name))
-    return names[-1] if names else name
-
-
-def assigned_names(place: Place) -> list[str]:
-    """Return what the statement on a line assigns to, as the person wrote it."""
-    statement = sources.statement_at(place)
-    names = []
-    for target in sources.targets_of(statement):
-        while isinstance(target, ast.Subscript):
-            target = target.value
-        names.append(sources.text_of(target))
-    return names
+_GOES_ON = "after this line: the values go on, the graph of the round that is over does not"
 
 
 def second_time(
@@ -55,15 +31,18 @@ def second_time(
         return _shared(failure, name, freed_by)
     if family == "nested":
         return _nested(failure, name, freed_by)
-    line = failure.heard.line
     why = "the graph behind it was run through before, and its saved tensors are gone"
-    return (Fix("recompute", line, "", f"run the forward pass again before this call: {why}"),)
+    again = f"run the forward pass again before this call: {why}"
+    return (Fix("recompute", failure.heard.line, "", again),)
 
 
-def against_retaining(failure: Failure, family: str | None) -> str:
+def against_retaining(family: str | None) -> str:
     """Say why ``retain_graph=True`` is not the answer, where it is not."""
     if family == "carried":
-        return f"Not retain_graph=True: {_STEPS}."
+        return (
+            "Not retain_graph=True: the graph would grow every round, and a step in between "
+            "would raise the in-place error."
+        )
     if family == "computed-once":
         return (
             "Not retain_graph=True: it would use a value that is out of date after a step, or "
@@ -77,25 +56,28 @@ def modified(failure: Failure) -> tuple[Fix, ...]:
     place = failure.modified_at
     line = None if place is None else place.line
     statement = None if place is None else sources.statement_at(place)
-    name = failure.modified_name or "the tensor"
-    if _is_step(statement):
+    if snippets.is_step(statement):
         why = (
-            "the step changes the weights that this graph has saved: run the forward pass again "
-            "after it, or make both backward calls before it"
+            "after this line: the step changes the weights that this graph has saved, so run the "
+            "forward pass again (or make both backward calls before the step)"
         )
         return (Fix("recompute", line, _made_code(failure), why),)
-    code = _out_of_place(statement)
+    if failure.modified_leaf:
+        why = (
+            "a weight is changed here while a graph that has saved it waits for its backward "
+            "pass: change it after that pass, or run the forward pass again after this line"
+        )
+        return (Fix("recompute", line, "", why),)
+    code = snippets.out_of_place(statement)
+    target = next(iter(sources.targets_of(statement)), None)
+    if isinstance(target, ast.Subscript) and place is not None:
+        base = snippets.assigned_names(place)[0]
+        why = "collect the parts in a list and join them once: what is saved stays as it was"
+        return (Fix("collect", line, f"{base} = torch.stack(parts)", why),)
     why = "it makes a new tensor and leaves the saved one as it was"
-    if isinstance(statement, ast.Assign) and code == "":
-        base = assigned_names(place)[0] if place is not None else name
-        return (
-            Fix(
-                "collect",
-                line,
-                f"{base} = torch.stack(parts)",
-                "collect the parts in a list and join them once: "
-                "the saved tensors stay as they were",
-            ),
+    if not code:
+        why = (
+            "use the form that makes a new tensor (no trailing _, no inplace=True), or clone first"
         )
     return (Fix("out-of-place", line, code, why),)
 
@@ -105,209 +87,164 @@ def modified(failure: Failure) -> tuple[Fix, ...]:
 
 def _carried(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ...]:
     line = freed_by.line if freed_by is not None else failure.heard.line
-    last = last_name(name)
-    if last == "grad":
-        code = "optimizer.zero_grad()"
+    base = snippets.variable(name)
+    kind = next((one.kind for one in failure.carriers if one.name == name), "variable")
+    if snippets.last_name(name) == "grad":
+        code = f"{_optimizer(failure)}.zero_grad()"
         why = "a .grad made with create_graph=True holds its graph: drop it before the next pass"
-        return (Fix("reset", line, code, why), _detach(name, line))
-    return (_detach(name, line),)
+        return (Fix("reset", line, code, why),)
+    fixes = []
+    if base != name and kind in ("list", "deque"):
+        file = "" if failure.heard.place is None else failure.heard.place.file
+        stored = snippets.appended(file, base)
+        if stored is not None and kind == "deque":
+            why = "keep the values for later rounds, not their graph"
+            fixes.append(Fix("detach", stored[0], stored[1], why))
+        elif stored is not None:
+            why = "after this line, if every round is to start with an empty list"
+            fixes.append(Fix("clear", line, f"{base}.clear()", why))
+    if kind == "closure":
+        why = f"in the function that keeps `{name}`, keep {name}.detach() for the next round"
+        return (Fix("detach", line, "", why),)
+    return (*fixes, Fix("detach", line, _detached(name, base, kind), _GOES_ON))
 
 
-def _detach(name: str, line: int | None) -> Fix:
-    """Return the line that cuts a carried state off, to stand after the call."""
-    why = "the values go on, the graph of the round that is over does not"
-    match = re.fullmatch(r"(.+?)((?:\[[^\]]*\])+)((?:\.\w+)*)", name)
+def _detached(name: str, base: str, kind: str) -> str:
+    """Return the statement that cuts a carried state off."""
     if not name:
-        code = ""
-    elif match is None or match[3]:
-        code = f"{name} = {name}.detach()"
-    elif match[2].startswith("['"):
-        code = f"{match[1]} = {{key: one.detach() for key, one in {match[1]}.items()}}"
-    else:
-        code = f"{match[1]} = [one.detach() for one in {match[1]}]"
-    return Fix("detach", line, code, f"after this line: {why}")
+        return ""
+    if base == name:
+        return f"{name} = {name}.detach()"
+    if kind == "dict":
+        return f"{base} = {{key: one.detach() for key, one in {base}.items()}}"
+    if "]" in base.rpartition(".")[2]:
+        return f"{name} = {name}.detach()"
+    items = f"one.detach() for one in {base}"
+    return f"{base} = tuple({items})" if kind == "tuple" else f"{base} = [{items}]"
 
 
 def _computed_once(failure: Failure, name: str) -> tuple[Fix, ...]:
     made = failure.made
-    line = None if made is None else made.place.line
     owned = [leaf for leaf, owner in failure.behind if owner]
-    is_function = made is not None and name == made.place.function  # a cache holds its result
+    held = next((one for one in failure.carriers if one.name == name), None)
+    way = [] if made is None else [places.place_at(file, at, "") for file, at in made.chain]
+    stored = snippets.store_of(way, name) if name else None
+    place = stored[0] if stored is not None else (None if made is None else made.place)
+    why = f"{_listed(owned)} must learn through it" if owned else "its graph is gone after one"
     recompute = Fix(
         "recompute",
-        line,
-        _made_code(failure),
-        "compute it anew in every pass, in the loop: "
-        + (f"{_listed(owned)} must learn through it" if owned else "its graph is gone after one"),
+        None if place is None else place.line,
+        "" if place is None else sources.without_comment(place.code),
+        f"compute it anew in every pass, in the loop: {why}",
     )
-    detach = Fix(
-        "detach",
-        line,
-        f"{name} = {name}.detach()" if name and "[" not in name and not is_function else "",
-        ("return it detached, " if is_function else "")
-        + (
-            "if it is meant as a constant"
-            if owned
-            else "if it is a constant for these passes: no optimizer owns a leaf behind it"
-        ),
-    )
+    line = None if place is None else place.line
+    is_function = made is not None and name == made.place.function.rpartition(".")[2]
+    is_tensor = held is None or held.kind in ("variable", "object")
+    code = stored[1] if stored is not None and is_tensor else ""
+    if not code and made is not None and name and is_tensor and not is_function:
+        only = snippets.only_store(made.place.file, name)
+        line, code = only if only is not None else (line, _assigned(name, held))
+    if owned:
+        why = "if it is meant as a constant"
+    else:
+        why = "if it is a constant for these passes: no optimizer owns a leaf behind it"
+    if not code:
+        why = f"{'return' if is_function else 'store'} it detached, {why}"
+    detach = Fix("detach", line, code, why)
     return (recompute, detach) if owned else (detach, recompute)
 
 
+def _assigned(name: str, held: Held | None) -> str:
+    """Return an assignment that detaches what a plain variable or attribute holds."""
+    is_plain = held is not None and held.kind in ("variable", "object") and "[" not in name
+    return f"{name} = {name}.detach()" if is_plain else ""
+
+
 def _same_root(failure: Failure, freed_by: Heard | None) -> tuple[Fix, ...]:
-    drop = Fix(
-        "drop",
-        failure.heard.line,
-        "",
-        "one backward pass is enough: the first call has already "
-        + ("returned" if freed_by is not None and freed_by.kind == "grad" else "added")
-        + " these gradients",
-    )
+    has = "returned" if freed_by is not None and freed_by.kind == "grad" else "added"
+    why = f"one backward pass is enough: the first call has already {has} these gradients"
+    drop = Fix("drop", failure.heard.line, "", why)
+    if freed_by is not None and freed_by.kind == failure.heard.kind == "grad":
+        why = "ask for all gradients in one call: torch.autograd.grad(result, [all, inputs])"
+        drop = Fix("one-call", failure.heard.line, "", why)
     if freed_by is None or freed_by.place is None:
         return (drop,)
-    retain = Fix(
-        "retain",
-        freed_by.line,
-        retained(freed_by.place.code),
-        "where both passes are wanted, every call but the last keeps the graph",
-    )
+    why = "where both passes are wanted, every call but the last keeps the graph"
+    retain = Fix("retain", freed_by.line, snippets.retained(freed_by.place), why)
     return (retain, drop) if freed_by.kind == "grad" else (drop, retain)
 
 
 def _shared(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ...]:
-    fixes: list[Fix] = []
-    line = None if freed_by is None else freed_by.line
+    base = snippets.variable(name)
+    place = None if freed_by is None else freed_by.place
+    first, second = snippets.receiver(place), snippets.receiver(failure.heard.place)
+    if freed_by is not None and freed_by.kind == "grad":
+        why = (
+            "the later call needs this graph too (create_graph=True instead, if it goes through "
+            "these gradients)"
+        )
+        return (Fix("retain", freed_by.line, snippets.retained(place), why),)
+    # The loss that must not train the shared part: the second, where the first one's step did.
+    owners = {owner for _, owner in failure.behind if owner}
+    at = failure.heard.place if owners & set(failure.stepped) else place
+    detached = snippets.with_detached(at, base) if at is not None and base else None
+    why = f"if this loss must not train what is behind `{base}`"
     detach = Fix(
         "detach",
-        line,
-        f"{name}.detach()" if name else "",
-        "in what this call runs backward, if it must not train what is behind it",
+        detached[0] if detached is not None else (None if at is None else at.line),
+        detached[1] if detached is not None else (f"{base}.detach()" if base else ""),
+        why if detached is not None else f"{why}, use it detached in what this call runs backward",
     )
-    stepped = freed_by is not None and failure.heard.step > freed_by.step
-    first = receiver(None if freed_by is None else freed_by.place)
-    second = receiver(failure.heard.place)
-    if stepped:
-        fixes.append(detach)
-        fixes.append(
-            Fix(
-                "recompute",
-                failure.heard.line,
-                _made_code(failure),
-                "or run it again after the step",
-            )
-        )
-    elif freed_by is not None and freed_by.kind == "grad":
-        fixes.append(
-            Fix(
-                "retain",
-                line,
-                retained("" if freed_by.place is None else freed_by.place.code),
-                "the later call needs this graph too (create_graph=True, if it goes through "
-                "these gradients)",
-            )
-        )
-    else:
-        if first and second:
-            fixes.append(
-                Fix(
-                    "add",
-                    failure.heard.line,
-                    f"({first} + {second}).backward()",
-                    "add the losses and run backward once, in place of both calls",
-                )
-            )
-        fixes.append(detach)
-    return tuple(fixes)
+    why = "run it again before this call"
+    again = Fix("recompute", failure.heard.line, _made_code(failure), why)
+    if failure.stepped:
+        return (detach, again)
+    if first == second or not (first and second):
+        return (again, detach)
+    why = "add the losses and run backward once, in place of both calls"
+    add = Fix("add", failure.heard.line, f"({first} + {second}).backward()", why)
+    return (add, detach)
 
 
 def _nested(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ...]:
     line = None if freed_by is None else freed_by.line
-    fixes = [
-        Fix(
-            "move",
-            line,
-            "",
-            "move this call out of the hook or Function, or add its loss to the main one: it "
-            "frees what the outer pass still needs",
-        )
-    ]
-    if name:
-        fixes.append(
-            Fix(
-                "argument",
-                line,
-                "",
-                f"in a checkpoint or Function, pass `{name}` as an argument instead of closing "
-                "over it (or use_reentrant=False)",
-            )
-        )
-    return tuple(fixes)
+    is_inner = freed_by is not None and freed_by.is_inside(failure.heard)
+    why = (
+        "move this call out of the hook or Function, or add its loss to the main one: it frees "
+        "what the outer pass still needs"
+    )
+    move = Fix("move", line, "", why)
+    made = failure.made
+    why = (
+        f"pass `{snippets.variable(name)}` to the checkpoint or Function as an argument instead "
+        "of closing over it (or use_reentrant=False)"
+    )
+    argument = Fix("argument", None if made is None else made.place.line, "", why)
+    if is_inner or not name:
+        return (move, argument) if name else (move,)
+    return (argument, move)
 
 
 # ---- code
 
 
-def receiver(place: Place | None) -> str:
-    """Return the loss of a call as the person wrote it: ``loss`` for ``loss.backward()``."""
-    statement = None if place is None else sources.statement_at(place)
-    for node in ast.walk(statement) if statement is not None else ():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr == "backward":
-                text = sources.text_of(node.func.value)
-                return text if not text.startswith("torch.autograd") else ""
-    return ""
-
-
-def retained(code: str) -> str:
-    """Return a call's line with ``retain_graph=True`` added.
-
-    Examples
-    --------
-    >>> retained("loss.backward()"), retained("g, = torch.autograd.grad(loss, x)")
-    ('loss.backward(retain_graph=True)', 'g, = torch.autograd.grad(loss, x, retain_graph=True)')
-    """
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:
-        return ""
-    for node in ast.walk(tree):
-        name = getattr(getattr(node, "func", None), "attr", None)
-        if isinstance(node, ast.Call) and name in ("backward", "grad"):
-            node.keywords = [one for one in node.keywords if one.arg != "retain_graph"]
-            node.keywords.append(ast.keyword("retain_graph", ast.Constant(True)))
-            return re.sub(r"^\((\w+),\) =", r"\1, =", ast.unparse(tree))
-    return ""
-
-
 def _made_code(failure: Failure) -> str:
-    return "" if failure.made is None else failure.made.place.code
+    """Return the line that made the Node, or the one in the failing function that led to it."""
+    if failure.made is None:
+        return ""
+    where = failure.heard.place
+    chain = [places.place_at(file, line, "") for file, line in failure.made.chain]
+    function = None if where is None else sources.function_at(where)
+    for place in chain:
+        same_file = where is not None and place.file == where.file
+        if function is not None and same_file and sources.function_at(place) is function:
+            return sources.without_comment(place.code)
+    return sources.without_comment(failure.made.place.code)
 
 
-def _out_of_place(statement: ast.stmt | None) -> str:
-    """Return a statement that does the same without changing a tensor, where there is one."""
-    if isinstance(statement, ast.AugAssign) and not isinstance(statement.target, ast.Subscript):
-        target = sources.text_of(statement.target)
-        plain = ast.BinOp(left=statement.target, op=statement.op, right=statement.value)
-        return f"{target} = {sources.text_of(plain)}"
-    value = getattr(statement, "value", None)
-    if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
-        function = value.func
-        if isinstance(function, ast.Attribute) and function.attr.endswith("_"):
-            target = sources.text_of(function.value)
-            call = ast.Call(
-                ast.Attribute(function.value, function.attr.rstrip("_"), ast.Load()),
-                value.args,
-                value.keywords,
-            )
-            return f"{target} = {sources.text_of(call)}"
-    return ""
-
-
-def _is_step(statement: ast.stmt | None) -> bool:
-    return statement is not None and any(
-        isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "step"
-        for node in ast.walk(statement)
-    )
+def _optimizer(failure: Failure) -> str:
+    owners = [owner for _, owner in failure.behind if owner]
+    return next(iter([*owners, *failure.optimizers]), "optimizer")
 
 
 def _listed(names: list[str]) -> str:

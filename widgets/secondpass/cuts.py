@@ -85,7 +85,8 @@ def explain_leaf(error: BaseException) -> Explanation:
     found = innermost_own(error.__traceback__)
     place = None if found is None else found[0]
     line = None if place is None else place.line
-    code = f"with torch.no_grad(): {place.code}" if place is not None and place.code else ""
+    text = "" if place is None else sources.without_comment(place.code)
+    code = f"with torch.no_grad(): {text}" if text else ""
     why = "an update by hand is not part of the computation: switch gradients off around it"
     return Explanation(
         error=report.LEAF_MODIFIED,
@@ -147,12 +148,10 @@ def _fix(cut: Cut | None, heard: Heard) -> tuple[Fix, ...]:
         )
     line = cut.place.line
     if cut.what in _OFF:
-        why = "gradients are off there: let the forward pass that is to be learned from run outside"
-        return (
-            Fix("enable-grad", line, "with torch.no_grad():  # only around the evaluation", why),
-        )
+        return (_switch_on(cut),)
     if cut.what == "checkpoint":
-        code = cut.place.code.replace("use_reentrant=True", "use_reentrant=False")
+        text = sources.without_comment(cut.place.code)
+        code = text.replace("use_reentrant=True", "use_reentrant=False")
         return (
             Fix("non-reentrant", line, code, "or let the input of the checkpoint require grad"),
         )
@@ -161,7 +160,25 @@ def _fix(cut: Cut | None, heard: Heard) -> tuple[Fix, ...]:
     if cut.why in (_INDICES, _ROUND):
         why = "use something that has a gradient: a softmax-weighted mean, or a loss on the scores"
         return (Fix("differentiable", line, "", why),)
+    if cut.what in ("tensor()", "as_tensor()"):
+        code = sources.without_comment(cut.place.code).replace(
+            f"torch.{cut.what[:-2]}", "torch.stack"
+        )
+        why = "torch.tensor() copies numbers only; torch.stack() keeps the graph of each"
+        return (Fix("stack", line, code, why),)
     return (Fix("keep-graph", line, "", f"leave {cut.what} out where the loss is computed"),)
+
+
+def _switch_on(cut: Cut) -> Fix:
+    line, code = cut.place.line, cut.place.code
+    if code.startswith("@"):
+        why = "take the decorator off, or run what is to be learned outside this function"
+        return Fix("enable-grad", line, "", why)
+    if code.startswith(("with", "async")):
+        why = "move the forward pass that is to be learned from out of this block"
+        return Fix("enable-grad", line, "", why)
+    why = "only around the evaluation: at its end, gradients are on again by themselves"
+    return Fix("enable-grad", line, "with torch.no_grad():", why)
 
 
 def _find(frame: FrameType | None) -> Cut | None:

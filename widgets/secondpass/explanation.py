@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from secondpass import advice, report
+from secondpass import advice, report, snippets
 from secondpass.failure import Failure
 from secondpass.history import Heard
-from secondpass.holders import Held
 from secondpass.places import Place
 from secondpass.report import CalledAt, Carrier, Explanation, StoppedIn
 
@@ -30,14 +29,15 @@ def explain(failure: Failure) -> Explanation:
 def family_of(failure: Failure) -> str | None:
     """Say how a freed graph came to be run through again; None where that is not known.
 
-    Asked in this order: was the call that freed made inside the one that failed? Was the line
+    Asked in this order: was the call that freed made inside the one that failed, or both inside
+    one call? Was the line
     that made the Node run again for this pass? Is anything in this pass younger than the call
     that freed? Is it the same call, by its line?
     """
     freed_by = failure.freed_by or next(iter(failure.maybe_freed_by), None)
     if freed_by is None:
         return None
-    if freed_by.is_inside(failure.heard):
+    if freed_by.is_inside(failure.heard) or _are_siblings(freed_by, failure.heard):
         return NESTED
     if failure.made_again:
         return CARRIED
@@ -55,34 +55,29 @@ def carriers_of(failure: Failure) -> tuple[Carrier, ...]:
     found: list[Carrier] = []
     freed_by = failure.freed_by
     if freed_by is not None and family_of(failure) == NESTED:
-        inner = advice.receiver(freed_by.place) if not _same_line(freed_by, failure.heard) else ""
+        inner = snippets.receiver(freed_by.place) if not _same_line(freed_by, failure.heard) else ""
         if inner and freed_by.place is not None:
             found.append(Carrier(inner, freed_by.place.function))
-    for held in sorted(failure.carriers, key=lambda one: _distance(failure, one)):
+    place = failure.heard.place
+    given = [] if place is None else snippets.parameters(place)
+    # The nearest to the boundary comes first; a parameter of the calling function after what the
+    # caller calls it, where it lives on.
+    for held in sorted(failure.carriers, key=lambda one: one.name in given):
         carrier = Carrier(held.name, held.where)
         if carrier not in found:
             found.append(carrier)
     for made in (failure.boundary, failure.made):
         if made is None:
             continue
-        for name in advice.assigned_names(made.place):
+        for name in snippets.assigned_names(made.place):
             carrier = Carrier(name, made.place.function)
-            if all(advice.last_name(one.name) != advice.last_name(name) for one in found):
+            if all(snippets.last_name(one.name) != snippets.last_name(name) for one in found):
                 found.append(carrier)
     if not found and failure.made is not None:
         function = failure.made.place.function.rpartition(".")[2]
         if function.isidentifier():
             found.append(Carrier(function, failure.made.place.function))
     return tuple(found[:_MOST_CARRIERS])
-
-
-def _distance(failure: Failure, held: Held) -> tuple[bool, int]:
-    # The order of the walk is kept among equals: the nearest to the boundary comes first.
-    return held.name.endswith(".grad") and not _is_about_grad(failure), 0
-
-
-def _is_about_grad(failure: Failure) -> bool:
-    return any(one.name.endswith(".grad") for one in failure.carriers)
 
 
 def _second_time(failure: Failure) -> Explanation:
@@ -106,7 +101,7 @@ def _second_time(failure: Failure) -> Explanation:
     elif freed_by is None and not certain:
         notes.append("Which call freed them is not known: it ran before listening began.")
     fix = advice.second_time(failure, family, carriers, freed_by)
-    warning = advice.against_retaining(failure, family)
+    warning = advice.against_retaining(family)
     return Explanation(
         error=report.BACKWARD_TWICE,
         message=failure.message,
@@ -166,7 +161,7 @@ def _reached(
     failure: Failure, family: str | None, carriers: tuple[Carrier, ...], freed_by: Heard | None
 ) -> str:
     """Say in a sentence how the Node came to be reached again."""
-    name = f"`{carriers[0].name}`" if carriers else "a tensor that no variable names"
+    name = f"`{snippets.variable(carriers[0].name)}`" if carriers else "a tensor without a name"
     if family == CARRIED:
         return f"It was reached again through {name}: made in an earlier round, used in this one."
     if family == COMPUTED_ONCE:
@@ -176,8 +171,14 @@ def _reached(
     if family == SAME_ROOT:
         return f"Both calls run through the same result, {name}: nothing was computed in between."
     if family == NESTED and freed_by is not None:
-        return f"The call that freed it ran inside this one; both go through {name}."
+        if freed_by.is_inside(failure.heard):
+            return f"The call that freed it ran inside this one; both go through {name}."
+        return f"Both calls ran inside one other (a checkpoint's, a hook's), and share {name}."
     return f"It was reached again through {name}." if carriers else ""
+
+
+def _are_siblings(one: Heard, other: Heard) -> bool:
+    return one.parent is not None and one.parent is other.parent
 
 
 def _same_line(one: Heard, other: Heard) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
@@ -72,11 +72,17 @@ class Failure:
         Leaves whose ``.grad`` the failed call had changed.
     behind : tuple of (str, str)
         Leaves behind the Node and the optimizer that owns each, or ``""``.
+    optimizers : tuple of str
+        Names of the optimizers that the running code holds.
+    stepped : tuple of str
+        Names of the optimizers that made a step after the call that freed.
     in_function : str
         The name of a custom Function's backward in which the error was raised.
     modified_at : Place or None
     modified_name : str
         The person's name of the tensor that was changed.
+    modified_leaf : bool
+        Whether it is a leaf: a parameter.
     retained : bool
         Whether an earlier call through this graph kept it.
     left_out : str
@@ -100,9 +106,12 @@ class Failure:
     boundary: Made | None = None
     updated: tuple[str, ...] = ()
     behind: tuple[tuple[str, str], ...] = ()
+    optimizers: tuple[str, ...] = ()
+    stepped: tuple[str, ...] = ()
     in_function: str = ""
     modified_at: Place | None = None
     modified_name: str = ""
+    modified_leaf: bool = False
     retained: bool = False
     left_out: str = ""
     tag: int = -1
@@ -116,15 +125,30 @@ def error_of(error: BaseException) -> str | None:
     return next((kind for words, kind in _MESSAGES if words in message), None)
 
 
-def gather(call: calls.Call, heard: Heard, history: History) -> Failure | None:
-    """Find out why a call failed; None where it is not one of autograd's errors."""
+def gather(
+    call: calls.Call,
+    heard: Heard,
+    history: History,
+    stepped_since: Callable[[int], set[int]],
+) -> Failure | None:
+    """Find out why a call failed; None where it is not one of autograd's errors.
+
+    Parameters
+    ----------
+    call : Call
+        Just ended, with its error.
+    heard : Heard
+    history : History
+    stepped_since : callable
+        Gives the ids of the optimizers that made a step after a number of steps.
+    """
     error = call.error
     kind = None if error is None else error_of(error)
     if error is None or kind is None:
         return None
     frame = sys._getframe(1)
-    holders.collect(frame, 1.0)
     pass_ = _Pass(call, heard, history, frame)
+    pass_.stepped_since = stepped_since
     if kind == report.BACKWARD_TWICE:
         return pass_.second_time(error)
     if kind == report.MODIFIED:
@@ -139,6 +163,9 @@ class _Pass:
         self, call: calls.Call, heard: Heard, history: History, frame: FrameType | None
     ) -> None:
         self.heard, self.history, self.frame = heard, history, frame
+        self.names_now: dict[Any, list[Held]] = {}
+        holders.collect(frame, 1.0, self.names_now)
+        self.stepped_since: Callable[[int], set[int]] = lambda step: set()
         self.kind = call.kind
         self.roots = nodes_behind(call.roots)
         self.began_before = was_root(call.roots)
@@ -176,11 +203,7 @@ class _Pass:
         since = freed_by or (maybe[0] if maybe else None)
         path = self._path(node)
         younger = [] if since is None else [n for n in self.nodes if self._is_younger(n, since)]
-        old = path[-1]
-        for one in path:
-            if since is None or not self._is_younger(one, since):
-                old = one
-                break
+        old = self._boundary(path, freed_by, since)
         return Failure(
             report.BACKWARD_TWICE,
             message,
@@ -198,6 +221,8 @@ class _Pass:
             boundary=lines.made_by(old),
             updated=self._updated(place),
             behind=self._behind(node),
+            optimizers=tuple(name for name, _ in self._optimizers()),
+            stepped=() if since is None else self._stepped(since.step),
             in_function=in_function,
             left_out=self.left_out,
             tag=_tag_number(node),
@@ -244,6 +269,14 @@ class _Pass:
             path.append(self.parents[path[-1]])
         return path[::-1]
 
+    def _boundary(self, path: list[Any], freed_by: Heard | None, since: Heard | None) -> Any:
+        """Return the Node at which the path enters what the earlier call ran through."""
+        if since is not None and any(self._is_younger(one, since) for one in path):
+            return next((one for one in path if not self._is_younger(one, since)), path[-1])
+        # Nothing is younger: both calls were computed together, and share what the first ran.
+        number = None if freed_by is None else freed_by.number
+        return next((one for one in path if one.metadata.get(FREED_BY) == number), path[-1])
+
     def _made_again(self, made: Made | None, younger: Iterable[Any], since: Heard) -> bool:
         if made is None:
             return False
@@ -269,7 +302,8 @@ class _Pass:
             if following is not None
         }
         for node in path[start:]:
-            names = holders.names_on(node)
+            # What holds it still is surer than what held it when an earlier call was made.
+            names = [*self.names_now.get(node, ()), *holders.names_on(node)]
             exact = [one for one in names if (node, one.output) in used]
             for one in [*exact, *names]:
                 if one not in found:
@@ -287,15 +321,17 @@ class _Pass:
                     last[id(following)] = index
         names = self._leaf_names()
         return tuple(
-            names.get(id(leaf.variable), "a leaf without a name")
+            names[id(leaf.variable)]
             for leaf in self.leaves
-            if 0 <= last[id(leaf)] < place and leaf.variable.grad is not None
+            if 0 <= last[id(leaf)] < place
+            and leaf.variable.grad is not None
+            and id(leaf.variable) in names
         )
 
     def _behind(self, node: Any) -> tuple[tuple[str, str], ...]:
         """Return the leaves behind a Node, with the optimizer that owns each."""
         owners: dict[int, str] = {}
-        for name, optimizer in holders.objects_of(self.frame, torch.optim.Optimizer):
+        for name, optimizer in self._optimizers():
             for group in optimizer.param_groups:
                 owners.update((id(one), name) for one in group["params"])
         names = self._leaf_names()
@@ -304,10 +340,19 @@ class _Pass:
             for leaf in walk.walk([node]).leaves
         )
 
+    def _optimizers(self) -> Iterator[tuple[str, Any]]:
+        return holders.objects_of(self.frame, torch.optim.Optimizer)
+
+    def _stepped(self, step: int) -> tuple[str, ...]:
+        """Return the names of the optimizers that made a step since."""
+        ids = self.stepped_since(step)
+        return tuple(name for name, optimizer in self._optimizers() if id(optimizer) in ids)
+
     def _leaf_names(self) -> dict[int, str]:
         names: dict[int, str] = {}
         for name, tensor in holders.tensors_of(self.frame):
-            if id(tensor) not in names or name.count(".") < names[id(tensor)].count("."):
+            known = names.get(id(tensor))
+            if known is None or _clumsiness(name) < _clumsiness(known):
                 names[id(tensor)] = name
         return names
 
@@ -328,10 +373,12 @@ class _Pass:
                 slots=tuple(slot.name for slot in changed),
                 made=lines.made_by(node),
                 path=tuple(one.name() for one in self._path(node)),
-                carriers=holders.names_on(node),
+                carriers=(*self.names_now.get(node, ()), *holders.names_on(node)),
                 updated=self._updated(place),
                 modified_at=at,
                 modified_name=name,
+                modified_leaf=tensor is not None
+                and any(_same_storage(leaf.variable, tensor) for leaf in self.leaves),
                 retained=any(RAN_IN in one.metadata for one in self.nodes),
                 tag=_tag_number(node),
                 left_out=self.left_out,
@@ -391,6 +438,11 @@ def _function_in(traceback: TracebackType | None) -> str:
             inside, name = False, ""  # the error came out of a call within the Function
         traceback = traceback.tb_next
     return name
+
+
+def _clumsiness(name: str) -> tuple[bool, int]:
+    """Order names: ``net.weight`` before ``params[3]``, the short before the long."""
+    return bool(re.fullmatch(r"\w+\[\d+\]", name)), name.count(".")
 
 
 def _is_custom(node: Any) -> bool:

@@ -62,19 +62,19 @@ class Held:
     output : int
         Which output of its Node the tensor is.
     kind : str
-        What the first variable is: ``tensor``, ``tuple``, ``list``, ``dict``, ``object`` ….
-    depth : int
-        How many steps lie between the variable and the tensor.
+        What holds it: ``variable``, ``tuple``, ``list``, ``dict``, ``deque``, ``closure``,
+        ``object``.
     """
 
     name: str
     where: str
     output: int
     kind: str
-    depth: int
 
 
-def collect(frame: FrameType | None, seconds: float) -> bool:
+def collect(
+    frame: FrameType | None, seconds: float, into: dict[Any, list[Held]] | None = None
+) -> bool:
     """Write the names of the tensors that the running code holds into their Nodes.
 
     Parameters
@@ -83,6 +83,8 @@ def collect(frame: FrameType | None, seconds: float) -> bool:
         Where to begin; frames that called it follow.
     seconds : float
         Stop after that long.
+    into : dict from torch.autograd.graph.Node to list of Held, optional
+        Where to write instead.
 
     Returns
     -------
@@ -92,8 +94,8 @@ def collect(frame: FrameType | None, seconds: float) -> bool:
     search = _Search(perf_counter() + seconds)
     for where, variables in _scopes(frame):
         for name, value in variables.items():
-            for tensor, inner, depth in search.inside(value, name, 0):
-                _note(tensor, Held(inner, where, _output(tensor), _kind(value), depth))
+            for tensor, inner, kind in search.inside(value, name, "variable"):
+                _note(tensor, Held(inner, where, _output(tensor), kind), into)
             if search.late:
                 return False
     return True
@@ -124,13 +126,13 @@ def tensors_of(frame: FrameType | None, seconds: float = 0.2) -> Iterator[tuple[
     search = _Search(perf_counter() + seconds, leaves=True)
     for _, variables in _scopes(frame):
         for name, value in variables.items():
-            for tensor, inner, _ in search.inside(value, name, 0):
+            for tensor, inner, _ in search.inside(value, name):
                 yield inner, tensor
 
 
 def path_to(value: Any, name: str, wanted: torch.Tensor) -> str | None:
     """Return the name under which an object holds a tensor."""
-    for tensor, inner, _ in _Search(perf_counter() + 0.5, leaves=True).inside(value, name, 0):
+    for tensor, inner, _ in _Search(perf_counter() + 0.5, leaves=True).inside(value, name):
         if tensor is wanted:
             return inner
     return None
@@ -175,10 +177,12 @@ class _Search:
         self._seen: set[int] = set()
         self._count = 0
 
-    def inside(self, value: Any, name: str, depth: int) -> Iterator[tuple[torch.Tensor, str, int]]:
-        """Yield (tensor, name, depth) of what a value holds."""
+    def inside(
+        self, value: Any, name: str, kind: str = "variable", depth: int = 0
+    ) -> Iterator[tuple[torch.Tensor, str, str]]:
+        """Yield (tensor, name, kind of what holds it) of what a value holds."""
         if isinstance(value, torch.Tensor):
-            yield from self._tensor(value, name, depth)
+            yield from self._tensor(value, name, kind)
             return
         if isinstance(value, _PLAIN) or depth >= _DEEPEST or id(value) in self._seen:
             return
@@ -188,18 +192,21 @@ class _Search:
         if self.late:
             return
         self._seen.add(id(value))
+        inner = _kind(value)
+        if isinstance(value, types.FunctionType):  # its own variables: no prefix reaches them
+            name, inner = "", "closure"
         for key, item in _parts(value):
             if not isinstance(item, _PLAIN):
-                yield from self.inside(item, f"{name}{key}", depth + 1)
+                yield from self.inside(item, f"{name}{key}", inner, depth + 1)
 
     def _tensor(
-        self, value: torch.Tensor, name: str, depth: int
-    ) -> Iterator[tuple[torch.Tensor, str, int]]:
+        self, value: torch.Tensor, name: str, kind: str
+    ) -> Iterator[tuple[torch.Tensor, str, str]]:
         if self._leaves or value.requires_grad:
-            yield value, name, depth
+            yield value, name, kind
         if value.is_leaf and value.requires_grad and value.grad is not None:
             if self._leaves or value.grad.requires_grad:
-                yield value.grad, f"{name}.grad", depth + 1
+                yield value.grad, f"{name}.grad", "object"
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -260,7 +267,7 @@ def _module_part(name: str, item: Any) -> Iterator[tuple[str, Any]]:
 def _closure(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
-            yield f".{name}", cell.cell_contents
+            yield name, cell.cell_contents
         except ValueError:  # not filled yet
             continue
 
@@ -292,11 +299,11 @@ def _ends(items: Any) -> Any:
     return [*items[:half], *items[-half:]]
 
 
-def _note(tensor: torch.Tensor, held: Held) -> None:
+def _note(tensor: torch.Tensor, held: Held, into: dict[Any, list[Held]] | None) -> None:
     node = _grad_fn(tensor)
     if node is None:
         return
-    known = node.metadata.setdefault(NAMES, [])
+    known = node.metadata.setdefault(NAMES, []) if into is None else into.setdefault(node, [])
     if held not in known and len(known) < _NAMES_OF_NODE:
         known.append(held)
 
@@ -319,9 +326,7 @@ def _output(tensor: torch.Tensor) -> int:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return "tensor"
     for kind in (tuple, list, dict, deque):
         if isinstance(value, kind):
             return kind.__name__
-    return "module" if isinstance(value, torch.nn.Module) else "object"
+    return "object"

@@ -126,7 +126,7 @@ class Listener:
             self._keep(error, cuts.explain(call, heard, sys._getframe(1)))
             return
         self.picture = None
-        found = failure.gather(call, heard, self.history)
+        found = failure.gather(call, heard, self.history, self.notices.stepped_since)
         if found is not None:
             self._keep(error, explanation.explain(found))
             if self.wants_pictures:

@@ -45,9 +45,9 @@ class _Alive:
 
     __slots__ = ("__weakref__", "names", "step")
 
-    def __init__(self, step: int, names: list[Held]) -> None:
+    def __init__(self, step: int, names: list[list[Held]]) -> None:
         self.step = step
-        self.names = names  # the Node's own list: text only
+        self.names = names  # the lists of this call's Nodes, still filled later: text only
 
 
 @dataclass
@@ -172,6 +172,10 @@ class Notices:
                 )
         known.used = _samples(optimizer)
 
+    def stepped_since(self, step: int) -> set[int]:
+        """Return the ids of the optimizers that made a step after a number of steps."""
+        return {key for key, known in self._optimizers.items() if known.step > step}
+
     # ---- the rules
 
     def _see_growth(self, line: _Line, heard: Heard) -> None:
@@ -190,9 +194,8 @@ class Notices:
             )
 
     def _see_kept(self, line: _Line, heard: Heard, ran: Ran) -> None:
-        oldest = ran.fresh[-1:]
-        for node in {*ran.roots, *oldest}:
-            names = node.metadata.setdefault(NAMES, [])
+        names = [node.metadata[NAMES] for node in ran.fresh if NAMES in node.metadata]
+        for node in {*ran.roots, *ran.fresh[-1:]}:  # the oldest is behind whatever is kept
             alive = node.metadata[_ALIVE] = _Alive(heard.step, names)
             line.alive.append(weakref.ref(alive))
         living = [one for ref in line.alive if (one := ref()) is not None]
@@ -307,7 +310,8 @@ def _holder(living: list[_Alive]) -> str:
     """Return the name of the container that holds most of some graphs."""
     counts: dict[str, int] = {}
     for one in living:
-        for name in {held.name.partition("[")[0] for held in one.names if "[" in held.name}:
+        held = [held.name for names in one.names for held in names]
+        for name in {name.rpartition("[")[0] for name in held if name.endswith("]")}:
             counts[name] = counts.get(name, 0) + 1
     return max(counts, key=lambda name: counts[name]) if counts else ""
 

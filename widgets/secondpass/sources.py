@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
+import io
+import tokenize
 from collections.abc import Iterator
 
 from secondpass.places import Place, source_lines
@@ -75,6 +78,21 @@ def stores_of(file: str, name: str) -> Iterator[ast.stmt]:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             if any(_base(target) == name for target in targets_of(node)):
                 yield node
+
+
+def without_comment(code: str) -> str:
+    """Return a line of code without a comment at its end.
+
+    Examples
+    --------
+    >>> without_comment("loss.backward()  # frees"), without_comment('print("#")')
+    ('loss.backward()', 'print("#")')
+    """
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.COMMENT:
+                return code[: token.start[1]].rstrip()
+    return code
 
 
 def text_of(node: ast.AST) -> str:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import tokenize
-
-from secondpass import report
+from secondpass import report, sources
 from secondpass.explanation import short_name
 from secondpass.places import Place
 from secondpass.report import Explanation, Fix
@@ -145,23 +141,8 @@ def _in_node(explanation: Explanation) -> str:
 def _at(place: Place | None) -> str:
     if place is None:
         return "a line that is not known"
-    code = _code(place.code)
+    code = sources.without_comment(place.code)
     return f"{place.where}:  {code}" if code else place.where
-
-
-def _code(code: str) -> str:
-    """Return a line of code without a comment at its end.
-
-    Examples
-    --------
-    >>> _code('loss.backward()  # frees'), _code('print("#")')
-    ('loss.backward()', 'print("#")')
-    """
-    with contextlib.suppress(tokenize.TokenError, SyntaxError):
-        for token in tokenize.generate_tokens(io.StringIO(code).readline):
-            if token.type == tokenize.COMMENT:
-                return code[: token.start[1]].rstrip()
-    return code
 
 
 def _cut(line: str) -> str:
