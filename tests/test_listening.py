@@ -1,0 +1,302 @@
+"""Listening changes nothing, keeps nothing alive, and survives what torch may take away."""
+
+import gc
+import subprocess
+import sys
+import textwrap
+import types
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd.variable import Variable
+
+from secondpass import calls, holders, lines, listening, loading, report, walk
+
+FILE = "/home/me/script.py"
+
+
+def run(source, **names):
+    """Run a program as the person's own."""
+    loading.install_marks()
+    module = types.ModuleType("script")
+    module.__dict__.update(torch=torch, nn=nn, **names)
+    exec(loading.compile_marked(textwrap.dedent(source), FILE), module.__dict__)
+    return module
+
+
+@pytest.fixture
+def listened():
+    listening.start()
+    yield
+    listening.stop()
+
+
+def python(code):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+TRAINING = """
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 1))
+opt = torch.optim.Adam(net.parameters())
+for _ in range(30):
+    loss = net(torch.randn(4, 3)).square().mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+end = torch.rand(3)
+"""
+
+
+def test_results_gradients_and_random_numbers_are_bitwise_the_same():
+    plain = run(TRAINING)
+    listening.start()
+    try:
+        heard = run(TRAINING)
+    finally:
+        listening.stop()
+    assert torch.equal(plain.end, heard.end)
+    for one, other in zip(plain.net.parameters(), heard.net.parameters(), strict=True):
+        assert torch.equal(one, other) and torch.equal(one.grad, other.grad)
+
+
+def test_stopping_puts_torchs_own_engine_and_optimizers_back():
+    from torch.optim import optimizer
+
+    engine, hooks = Variable._execution_engine, dict(optimizer._global_optimizer_post_hooks)
+    listening.start()
+    listening.start()
+    listening.stop()
+    assert Variable._execution_engine is not engine
+    listening.stop()
+    assert Variable._execution_engine is engine
+    assert dict(optimizer._global_optimizer_post_hooks) == hooks
+
+
+def test_no_tensor_and_no_graph_is_kept_alive(listened):
+    module = run(
+        """
+        class Watched(torch.Tensor): pass
+        x = torch.ones(3, requires_grad=True)
+        y = (x * 2).exp()
+        y.sum().backward()
+        try: y.sum().backward()
+        except RuntimeError: pass
+        """
+    )
+    dead = [weakref.ref(module.x), weakref.ref(module.y)]
+    assert listening.explain().error == report.BACKWARD_TWICE
+    module.__dict__.clear()
+    gc.collect()
+    assert [one() for one in dead] == [None, None]
+
+
+def test_a_function_may_delete_a_tensor_though_its_names_were_collected(listened):
+    module = run(
+        """
+        import gc, weakref
+        def work():
+            big = torch.ones(1000, requires_grad=True) * 2
+            seen = weakref.ref(big)
+            (big * 3).sum().backward()
+            del big
+            gc.collect()
+            return seen()
+        kept = work()
+        def looks():
+            mine = locals()
+            z = (torch.ones(1, requires_grad=True) * 2).sum()
+            z.backward()
+            return "mine" in dir()
+        ok = looks()
+        """
+    )
+    assert module.kept is None
+    assert module.ok
+
+
+def test_a_thousand_calls_leave_nothing_behind(listened):
+    source = """
+        for _ in range(1000):
+            y = (torch.ones(3, requires_grad=True) * 2).exp().sum()
+            y.backward()
+        """
+    run(source)
+    gc.collect()
+    before = len(gc.get_objects())
+    run(source)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 3_000  # a record of each call
+
+
+def test_user_hooks_run_once_and_in_order(listened):
+    module = run(
+        """
+        heard = []
+        x = torch.ones(2, requires_grad=True)
+        x.register_hook(lambda g: heard.append("tensor"))
+        x.register_post_accumulate_grad_hook(lambda p: heard.append("accumulated"))
+        y = x.exp()
+        y.grad_fn.register_prehook(lambda g: heard.append("before"))
+        y.grad_fn.register_hook(lambda a, b: heard.append("after"))
+        y.sum().backward()
+        """
+    )
+    assert module.heard == ["before", "after", "tensor", "accumulated"]
+
+
+def test_deep_graphs_do_not_crash_now_or_later():
+    out = python(
+        """
+        import torch
+        from secondpass import listening, loading
+        listening.start()
+        loading.install_marks()
+        code = '''
+        x = torch.ones(1, requires_grad=True)
+        y = x
+        for _ in range(30_000):
+            y = y + 1
+        y.backward()
+        y.backward()
+        total = x + 1
+        for _ in range(200):
+            for _ in range(60):
+                total = total + x
+            total.backward()
+        del y, total
+        '''
+        exec(loading.compile_marked(code, "/home/me/a.py"), {"torch": torch})
+        print("alive")
+        """
+    )
+    assert out.endswith("alive\n")
+
+
+def test_a_mode_of_the_persons_hears_no_more(listened):
+    module = run(
+        """
+        from torch.utils._python_dispatch import TorchDispatchMode
+        class Count(TorchDispatchMode):
+            n = 0
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                Count.n += 1
+                return func(*args, **(kwargs or {}))
+        x = torch.ones(2, requires_grad=True)
+        opt = torch.optim.SGD([x], lr=0.1)
+        with Count():
+            for _ in range(3):
+                y = (x * 2).sum(); y.backward(); opt.step(); opt.zero_grad()
+        """
+    )
+    heard = module.Count.n
+    listening.stop()
+    try:
+        assert (
+            run(
+                """
+            from torch.utils._python_dispatch import TorchDispatchMode
+            class Count(TorchDispatchMode):
+                n = 0
+                def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                    Count.n += 1
+                    return func(*args, **(kwargs or {}))
+            x = torch.ones(2, requires_grad=True)
+            opt = torch.optim.SGD([x], lr=0.1)
+            with Count():
+                for _ in range(3):
+                    y = (x * 2).sum(); y.backward(); opt.step(); opt.zero_grad()
+            """
+            ).Count.n
+            == heard
+        )
+    finally:
+        listening.start()
+
+
+@pytest.mark.parametrize("name", ["numbers", "slots"])
+def test_without_a_private_name_it_says_less_and_does_not_raise(name):
+    """The sequence numbers, then the saved slots: each switched off in turn."""
+    switch = {
+        "numbers": "del torch._C._autograd._get_sequence_nr",
+        "slots": "import secondpass.saved as saved; saved._raw_names = lambda kind: ()",
+    }[name]
+    out = python(
+        f"""
+        import torch
+        {switch}
+        from secondpass import listening, loading
+        listening.start()
+        loading.install_marks()
+        code = "x = torch.ones(1, requires_grad=True)\\ny = x**2\\ny.backward()\\ny.backward()\\n"
+        try:
+            exec(loading.compile_marked(code, "/home/me/a.py"), {{"torch": torch}})
+        except RuntimeError as error:
+            print(listening.explain_error(error))
+        """
+    )
+    assert out.startswith("secondpass: call 2 stopped")
+    assert len(out.splitlines()) <= 12
+
+
+def test_a_call_in_the_middle_of_an_interrupted_pass_leaves_nothing(listened):
+    module = run(
+        """
+        x = torch.ones(2, requires_grad=True)
+        def stop(grad): raise KeyboardInterrupt
+        y = x.exp()
+        y.register_hook(stop)
+        try: y.sum().backward()
+        except KeyboardInterrupt: done = True
+        """
+    )
+    assert module.done
+    assert calls.current_call() is None
+
+
+def test_names_reach_into_objects_containers_and_closures():
+    class Box:
+        pass
+
+    box = Box()
+    box.items = {"a": [torch.ones(1, requires_grad=True) * 2]}
+    found = dict(holders.tensors_of(sys._getframe()))
+    assert "box.items['a'][0]" in found
+    assert found["box.items['a'][0]"] is box.items["a"][0]
+
+
+def test_nothing_of_the_persons_runs_while_names_are_collected():
+    class Loud:
+        @property
+        def tensor(self):
+            raise AssertionError("a property was read")
+
+        def __getattr__(self, name):
+            raise AssertionError(f"{name} was asked for")
+
+        def __iter__(self):
+            raise AssertionError("it was iterated over")
+
+        def __len__(self):
+            raise AssertionError("its length was asked for")
+
+    loud = Loud()
+    y = torch.ones(1, requires_grad=True) * 2
+    assert holders.collect(sys._getframe(), 1.0)
+    assert any(held.name == "y" for held in holders.names_on(y.grad_fn))
+    del loud
+
+
+def test_line_of_and_walk_agree_after_listening_stopped(listened):
+    module = run("x = torch.ones(1, requires_grad=True)\ny = x.exp()\n")
+    listening.stop()
+    try:
+        assert lines.line_of(walk.walk([module.y.grad_fn]).nodes[0]).line == 2
+    finally:
+        listening.start()
