@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 import torch
+
 from secondpass.reader import read_graph
 from secondpass.walk import DEPTH_LIMIT, LOOKED_AT_LIMIT, NODE_LIMIT, walk
 
@@ -13,7 +14,7 @@ from secondpass.walk import DEPTH_LIMIT, LOOKED_AT_LIMIT, NODE_LIMIT, walk
 def run(code: str) -> str:
     """Run code in a Python of its own, which must end well also after its last line."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-2000:]}"
     return done.stdout
@@ -71,8 +72,8 @@ def test_a_graph_that_grows_under_many_looks_dies_quietly():
             for _ in range(60):
                 y = y + 1
             if not walk.any_too_deep():
-                walk.walk([y.grad_fn])
                 looks += 1
+            walk.walk([walk.gradient_node(y)])
         assert walk.any_too_deep()
         print(looks)
         del y
@@ -102,3 +103,176 @@ def test_a_hundred_thousand_leaves_are_read_in_part():
     graph = read_graph([y])
     assert len(graph.nodes) == 1 and len(graph.leaves) == NODE_LIMIT
     assert graph.left_out == "Only the first 20,000 leaves were read; the graph has more."
+
+
+LOOKS = {
+    "read": "graph = read_graph([y])",
+    "show": "view = show(y); y.backward(retain_graph=True); view.frames, view.to_dict",
+    "record": """
+with record() as recording:
+    y.backward(retain_graph=True)
+recording.to_dict()
+""",
+}
+START = """
+import gc, sys, threading, time, torch
+from secondpass.live import show as _show
+from secondpass.reader import read_graph
+from secondpass.recording import record
+from secondpass import walk
+
+def show(y):
+    view = _show(y)
+    view.to_dict = view.recording.to_dict()
+    view.frames = view.recording.frames
+    return view
+
+def chain(length):
+    y = torch.ones(1, requires_grad=True)
+    for _ in range(length):
+        y = y + 1
+    return y
+
+def in_small_thread(work):
+    threading.stack_size(512 * 1024)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+"""
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_chain_of_a_million(look):
+    """It is shown in part, in bounded time, and dies quietly, at once or with the interpreter."""
+    out = run(
+        START
+        + f"""
+y = chain(1_000_000)
+start = time.perf_counter()
+{LOOKS[look]}
+seconds = time.perf_counter() - start
+start = time.perf_counter()
+y.backward(retain_graph=True)
+torch_seconds = time.perf_counter() - start
+assert seconds < 10 + 3 * torch_seconds, (seconds, torch_seconds)
+kept = chain(100_000)  # this one lives until the interpreter ends
+read_graph([kept])
+del y
+gc.collect()
+print("alive")
+"""
+    )
+    assert out == "alive\n"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_chain_in_a_thread_of_512_kb(look):
+    out = run(
+        START
+        + f"""
+def work():
+    y = chain(100_000)
+    {LOOKS[look].strip().replace(chr(10), chr(10) + "    ")}
+    del y
+    gc.collect()
+    print("alive")
+
+in_small_thread(work)
+"""
+    )
+    assert out == "alive\n"
+
+
+@pytest.mark.parametrize("where", ["work()", "in_small_thread(work)"])
+@pytest.mark.parametrize("step", [1, 60])
+@pytest.mark.parametrize("look", ["read", "show"])
+def test_a_graph_that_is_shown_again_and_again_while_it_grows(where, look, step):
+    """A loop that never detaches, shown every round; each look alone is short enough."""
+    out = run(
+        START
+        + f"""
+def work():
+    h = torch.ones(1, requires_grad=True)
+    for _ in range({200 if look == "show" else 20_000 // step}):
+        for _ in range({step}):
+            h = h + 1
+        {"graph = read_graph([h])" if look == "read" else "graph = show(h).graph"}
+    print(graph.left_out)
+    print(read_graph([torch.ones(1, requires_grad=True) ** 2]).stops_at)
+    del h
+    gc.collect()
+    graph = read_graph([torch.ones(1, requires_grad=True) ** 2])
+    print(graph.stops_at, len(graph.nodes))
+
+{where}
+"""
+    )
+    small = look == "show" and step == 1
+    assert small or "could crash Python when that graph dies" in out
+    assert out.endswith("None 1\n")
+
+
+def test_a_deep_graph_under_everything_at_once():
+    out = run(
+        START
+        + """
+from secondpass import listening
+listening.start()
+with record() as recording:
+    y = chain(50_000)
+    view = show(y)
+    y.backward()
+    try:
+        (y * y).backward()
+        (y * 2).backward()
+    except RuntimeError:
+        pass
+view.recording.to_dict()
+listening.stop()
+del y
+gc.collect()
+print("alive")
+"""
+    )
+    assert out == "alive\n"
+
+
+def test_views_of_views_and_cycles():
+    """A gradient that has a graph and is kept by its own leaf is a cycle: only gc ends it."""
+    out = run(
+        START
+        + """
+import warnings
+warnings.simplefilter("ignore")
+for _ in range(50):
+    x = torch.ones(4, requires_grad=True)
+    y = x * 1
+    for _ in range(200):
+        y = y.view(2, 2).t().reshape(4)
+        y[:2].mul_(1.0)
+    view = show(y)
+    y.sum().backward(create_graph=True)
+    view.recording.to_dict()
+    x.cycle = [x.grad, y, x]
+    del x, y, view
+gc.collect()
+print("alive")
+"""
+    )
+    assert out == "alive\n"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_hundred_thousand_leaves_at_once(look):
+    out = run(
+        START
+        + f"""
+y = torch.cat([torch.ones(1, requires_grad=True) for _ in range(100_000)]).sum()
+start = time.perf_counter()
+{LOOKS[look]}
+assert time.perf_counter() - start < 20
+del y
+print("alive")
+"""
+    )
+    assert out == "alive\n"

@@ -175,6 +175,8 @@ class GraphReader:
 
     def id_of(self, node: Any) -> str | None:
         """Return the id of a live Node or AccumulateGrad, None where it was not read."""
+        if node is None:
+            return None
         if walk.is_accumulate(node):
             return self.leaf_id(node.variable)
         tag = walk.tag_of(node)
@@ -402,7 +404,7 @@ def check_roots(tensors: Sequence[Any]) -> None:
                 f"{type(tensor).__name__} is not a tensor: give the tensor that backward would "
                 "be called on, such as the loss."
             )
-        if tensor.grad_fn is None:
+        if tensor.is_leaf:  # asking for grad_fn would look at a Node
             raise NoGraphError(_why_no_graph(tensor))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import threading
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,13 +21,19 @@ from secondpass.order import engine_order
 DEPTH_LIMIT = 1_500
 """Nodes in a row that one walk looks at. A Node that Python has looked at is destroyed
 recursively, so a long chain of them overflows the C stack when it dies (5,000 to 8,000 Nodes on a
-stack of 1 MB)."""
+stack of 1 MB). Off the main thread, where a stack may be of 512 kB, it is half as many."""
 
-LOOKED_AT_LIMIT = 4_000
-"""Nodes in a row that several walks together may look at."""
+LOOKED_AT_LIMIT = 3_000
+"""Nodes in a row that several walks together may look at, before the last of them. Off the main
+thread it is a quarter."""
 
 NODE_LIMIT = 20_000
 """Nodes that one walk looks at, for time's sake."""
+
+TOO_DEEP = (
+    "Not looked at: a graph that lives has had thousands of Nodes in a row looked at, such as one "
+    "that a loop never cuts off. To look at more could crash Python when that graph dies."
+)
 
 _KEY = "secondpass"
 _numbers = itertools.count()
@@ -80,7 +87,7 @@ _too_deep: weakref.WeakSet[Tag] = weakref.WeakSet()
 def any_too_deep() -> bool:
     """Say whether a living graph has had so many Nodes in a row looked at that no more should be.
 
-    Whoever looks without being asked (a listener) must then leave new graphs alone.
+    No walk then looks at anything, until that graph is gone.
     """
     return len(_too_deep) > 0
 
@@ -97,6 +104,9 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
     node_limit : int
         At most so many Nodes, and as many leaves, are looked at.
     """
+    if any_too_deep():
+        return Walk([], [], [], TOO_DEEP)
+    depth_limit = DEPTH_LIMIT // 2 if _may_be_small() else DEPTH_LIMIT
     heap: list[tuple[int, int, Any]] = []
     depth: dict[Any, int] = {}
     order = itertools.count()
@@ -127,9 +137,9 @@ def walk(roots: Iterable[Any], *, node_limit: int = NODE_LIMIT) -> Walk:
         if len(found.nodes) >= node_limit:
             found.left_out = f"Only the first {node_limit:,} Nodes were read; the graph is larger."
             break
-        if depth[node] > DEPTH_LIMIT:
+        if depth[node] > depth_limit:
             found.left_out = (
-                f"Only {DEPTH_LIMIT:,} Nodes in a row were read; the graph goes on behind them."
+                f"Only {depth_limit:,} Nodes in a row were read; the graph goes on behind them."
             )
             continue
         following = node.next_functions
@@ -172,13 +182,19 @@ def _tag(node: Any) -> Tag:
 
 def _note_depth(found: Walk) -> None:
     """Write into each tag how many looked-at Nodes lie in a row below it."""
+    limit = LOOKED_AT_LIMIT // 4 if _may_be_small() else LOOKED_AT_LIMIT
     depths: dict[Any, int] = {}
     for node, following in zip(reversed(found.nodes), reversed(found.following), strict=True):
         below = max((depths.get(one) or _known_depth(one) for one, _ in following), default=0)
         tag = _tag(node)
         tag.depth = depths[node] = below + 1
-        if tag.depth > LOOKED_AT_LIMIT:
+        if tag.depth > limit:
             _too_deep.add(tag)
+
+
+def _may_be_small() -> bool:
+    """Say whether the thread's stack may be small; to ask for its size would reset it."""
+    return threading.current_thread() is not threading.main_thread()
 
 
 def _known_depth(node: Any) -> int:
@@ -193,6 +209,8 @@ def gradient_node(tensor: Any) -> Any:
     """Return the Node that a backward pass from a tensor or GradientEdge begins in, or None."""
     if not isinstance(tensor, torch.Tensor):
         return getattr(tensor, "node", None)
+    if any_too_deep():
+        return None  # in a loop, even one Node a round adds up
     try:
         node = tensor.grad_fn
     except RuntimeError:  # one of several views made at once, whose base was changed since
