@@ -109,7 +109,7 @@ class Passes(Watcher):
             self.said["unknown"] += 1
             return
         nodes = {node.id: node for node in graph.nodes}
-        if said is None and CHANGED in message and gave_back_other(graph, began[-1]):
+        if CHANGED in message and gave_back_other(graph, began[-1]):
             self.said["checkpoint of changed inputs"] += 1
             return
         assert stopped == (said is not None), f"said {said and nodes[said]}, but: {message}"
