@@ -20,6 +20,9 @@ import graphviz
 IN_A_ROW = 6
 """So many leaves of one Node (or results of one leaf) stand side by side."""
 
+LARGE = 150
+"""From so many boxes on, quick comes before narrow: else the program takes minutes."""
+
 Point = tuple[int, int]
 
 TIME_LIMIT = 20.0
@@ -121,8 +124,9 @@ def _dot(
     frames: Sequence[tuple[str, str | None]],
     roomy: Collection[str] = (),
 ) -> str:
+    quick = {"nslimit": "1", "nslimit1": "1", "mclimit": "0.1"} if len(boxes) > LARGE else {}
     dot = graphviz.Digraph(
-        graph_attr={"nodesep": "0.25", "ranksep": "0.62"},
+        graph_attr={"nodesep": "0.25", "ranksep": "0.62", **quick},
         node_attr={"shape": "box", "fixedsize": "true", "label": ""},
         edge_attr={"dir": "none"},
     )

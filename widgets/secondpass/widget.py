@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 import anywidget
 import traitlets
 
+from secondpass import layout
 from secondpass.data import RecordingData, complete
 from secondpass.drawing import Drawing, draw, plan
 from secondpass.fitting import clean
@@ -25,6 +26,8 @@ NO_ENGINE = (
     "No layout program was found, so the graph is shown as text: install graphviz-pure "
     "(pip install graphviz-pure) to see it drawn."
 )
+
+NO_LAYOUT = "The layout program could not lay this out, so the graph is shown as text."
 
 
 class Recorded(Protocol):
@@ -127,7 +130,10 @@ class AutogradGraph(anywidget.AnyWidget):
         self._drawn = drawn
         self._drawing = plan(data, self._open)
         self._svg = "" if self._drawing is None else draw(data, self._drawing)
-        self._tree = f"{self.graph}\n\n{NO_ENGINE}" if self._drawing is None else ""
+        self._tree = ""
+        if self._drawing is None:
+            why = NO_ENGINE if layout.find_engine() is None else NO_LAYOUT
+            self._tree = f"{self.graph}\n\n{why}"
 
     @property
     def _data(self) -> RecordingData:

@@ -370,6 +370,21 @@ export function counted(/** @type {string[]} */ words) {
   return [...count].map(([word, number]) => `${number} ${word}`).join(", ");
 }
 
+/** The points of a Bézier path. */
+export function curveOf(/** @type {string} */ path) {
+  return path.slice(1).split(/[C ]/).map((pair) => pair.split(",").map(Number));
+}
+
+/** The point of a Bézier path at a share of its pieces: as `points` in stills.py; asking the browser would make it lay out. */
+export function pointAt(/** @type {number[][]} */ curve, /** @type {number} */ share) {
+  const pieces = (curve.length - 1) / 3;
+  const piece = Math.min(Math.floor(share * pieces), pieces - 1);
+  const t = share * pieces - piece;
+  const weights = [(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t ** 3];
+  const four = curve.slice(3 * piece, 3 * piece + 4);
+  return [0, 1].map((axis) => weights.reduce((sum, weight, at) => sum + weight * four[at][axis], 0));
+}
+
 /** The lanes of the time line: runs of frames of one call. */
 export function lanesOf(/** @type {Recording} */ data) {
   const titles = new Map(data.calls.map((call) => [call.number, call.title]));
@@ -479,7 +494,7 @@ class Picture {
     this.places = new Map();
     /** @type {{element: Element, node: string, keys: string[], words: Element|null, shown: string}[]} */
     this.chips = [];
-    /** @type {{element: Element, edges: Edge[], way: SVGPathElement, shown: string}[]} */
+    /** @type {{element: Element, edges: Edge[], way: SVGPathElement, shown: string, curve?: number[][]}[]} */
     this.edges = [];
     /** @type {{element: Element, ids: string[], x: number, y: number}[]} */
     this.borders = [];
@@ -682,13 +697,13 @@ class Picture {
   }
 
   /** Draw a value on its way, where no other value is in the way. */
-  #pill(/** @type {string} */ words, /** @type {{way: SVGPathElement, shown: string}} */ line, /** @type {[number, number, number, number][]} */ taken) {
+  #pill(/** @type {string} */ words, /** @type {{way: SVGPathElement, shown: string, curve?: number[][]}} */ line, /** @type {[number, number, number, number][]} */ taken) {
     const shown = cut(words, PILL_LETTERS);
     const width = Math.max(28, Math.round(cells(shown) * LETTER) + 18);
-    const length = line.way.getTotalLength();
+    line.curve ??= curveOf(line.way.getAttribute("d") ?? "");
     let best = { x: 0, y: 0, clashes: Infinity };
     for (const share of [0.5, 0.36, 0.64, 0.24, 0.76]) {
-      const { x, y } = line.way.getPointAtLength(length * share);
+      const [x, y] = pointAt(line.curve, share);
       const clashes = taken.filter(
         ([a, b, other, tall]) => Math.abs(x - a) < (width + other) / 2 && Math.abs(y - b) < tall,
       ).length;
@@ -732,6 +747,8 @@ class Camera {
     this.y = 0;
     this.scale = 1;
     this.shown = 0;
+    this.wide = 560;
+    this.tall = LOWEST;
     this.touched = false;
     this.frame = 0;
     this.dragged = false;
@@ -741,6 +758,7 @@ class Camera {
     stage.addEventListener("wheel", this.onWheel, { passive: false });
     stage.addEventListener("pointerdown", this.onDown);
     this.watch = new ResizeObserver(() => {
+      this.#measure();
       if (this.touched) return this.show();
       this.fit();
       this.follow(this.last, true);
@@ -751,15 +769,23 @@ class Camera {
     this.fit(this.touched);
   }
 
+  /** Note the size of the stage: asking for it at every step would make the browser lay out. */
+  #measure() {
+    this.wide = this.stage.clientWidth || 560;
+    this.tall = this.stage.clientHeight || LOWEST;
+  }
+
   /** Show the whole picture, or, of a big one, as much as can be read: all of its width, or a part. */
   fit(keep = false) {
     const { width, height } = this.picture;
     const room = this.stage.clientWidth || 560;
+    this.wide = room;
     const whole = Math.min(room / width, TALLEST / height);
     const readable = room / width < SMALLEST ? READABLE : Math.min(READABLE, room / width);
     const scale = Math.min(1, whole < SMALLEST ? readable : whole);
     const tall = Math.round(Math.min(TALLEST, Math.max(LOWEST, height * scale)));
     this.stage.style.height = `${tall}px`;
+    this.tall = tall;
     if (!keep) {
       this.touched = false;
       this.scale = scale;
@@ -772,8 +798,8 @@ class Camera {
   /** Show all of it, however small it becomes. */
   overlook() {
     const { width, height } = this.picture;
-    const scale = Math.min(this.stage.clientWidth / width, this.stage.clientHeight / height);
     this.fit();
+    const scale = Math.min(this.wide / width, this.tall / height);
     if (scale < this.scale) this.zoom(scale / this.scale);
   }
 
@@ -784,10 +810,8 @@ class Camera {
 
   show() {
     const { svg } = this.picture;
-    const width = this.stage.clientWidth || 560;
-    const height = this.stage.clientHeight || LOWEST;
-    this.x = this.#within(this.x, this.picture.width, width / this.scale);
-    this.y = this.#within(this.y, this.picture.height, height / this.scale);
+    this.x = this.#within(this.x, this.picture.width, this.wide / this.scale);
+    this.y = this.#within(this.y, this.picture.height, this.tall / this.scale);
     // The drawing keeps its size and is moved as a whole: nothing in it is laid out or painted anew.
     if (this.shown !== this.scale) {
       this.shown = this.scale;
@@ -798,7 +822,7 @@ class Camera {
     svg.style.transform = `translate(${left}px, ${top}px)`;
   }
 
-  zoom(/** @type {number} */ by, left = this.stage.clientWidth / 2, top = this.stage.clientHeight / 2) {
+  zoom(/** @type {number} */ by, left = this.wide / 2, top = this.tall / 2) {
     const scale = Math.min(3, Math.max(0.02, this.scale * by));
     this.x += left / this.scale - left / scale;
     this.y += top / this.scale - top / scale;
@@ -846,8 +870,9 @@ class Camera {
     if (!boxes.length) return;
     const [box] = boxes;
     const [, left, top] = /translate\((-?\d+),(-?\d+)\)/.exec(box.getAttribute("transform") ?? "") ?? ["", "0", "0"];
-    const area = box.getBBox();
-    const room = { width: this.stage.clientWidth / this.scale, height: this.stage.clientHeight / this.scale };
+    const frame = box.querySelector(":scope > .box");
+    const area = { width: Number(frame?.getAttribute("width")), height: Number(frame?.getAttribute("height")) };
+    const room = { width: this.wide / this.scale, height: this.tall / this.scale };
     const [x, y] = [Number(left) + 18, Number(top) + 18];
     const edge = 24;
     let [toX, toY] = [this.x, this.y];
@@ -895,6 +920,7 @@ class Source {
     this.onPick = onPick;
     /** @type {Map<string, HTMLElement>} */
     this.lines = new Map();
+    this.shown = "";
     this.element.addEventListener("click", (event) => {
       const line = /** @type {HTMLElement} */ (event.target).closest("[data-line]");
       if (line) this.#pick(/** @type {HTMLElement} */ (line));
@@ -904,6 +930,7 @@ class Source {
 
   load(/** @type {Recording} */ data) {
     this.lines.clear();
+    this.shown = "";
     /** @type {HTMLElement[]} */
     const parts = [];
     data.sources.forEach((source, place) => {
@@ -959,8 +986,13 @@ class Source {
       else line.removeAttribute("aria-current");
     }
     const line = this.lines.get(key);
-    if (!line) return;
-    // scrollIntoView would scroll the page too.
+    if (!line || this.shown === key) return;
+    this.shown = key;
+    requestAnimationFrame(() => this.#scrollTo(line));
+  }
+
+  /** Bring a line into sight; scrollIntoView would scroll the page too. */
+  #scrollTo(/** @type {HTMLElement} */ line) {
     const box = this.element;
     const top = line.offsetTop - box.offsetTop;
     if (top < box.scrollTop) box.scrollTop = top - 8;
