@@ -33,7 +33,7 @@ def second_time(
         return _nested(failure, name, freed_by)
     why = "the graph behind it was run through before, and its saved tensors are gone"
     again = f"run the forward pass again before this call: {why}"
-    return (Fix("recompute", failure.heard.line, "", again),)
+    return (Fix.at("recompute", failure.heard.place, "", again),)
 
 
 def against_retaining(family: str | None) -> str:
@@ -54,59 +54,58 @@ def against_retaining(family: str | None) -> str:
 def modified(failure: Failure) -> tuple[Fix, ...]:
     """Return what to change where a saved tensor was changed in place."""
     place = failure.modified_at
-    line = None if place is None else place.line
     statement = None if place is None else sources.statement_at(place)
     if snippets.is_step(statement):
         why = (
             "after this line: the step changes the weights that this graph has saved, so run the "
             "forward pass again (or make both backward calls before the step)"
         )
-        return (Fix("recompute", line, _made_code(failure), why),)
+        return (Fix.at("recompute", place, _made_code(failure), why),)
     if failure.modified_leaf:
         why = (
             "a weight is changed here while a graph that has saved it waits for its backward "
             "pass: change it after that pass, or run the forward pass again after this line"
         )
-        return (Fix("recompute", line, "", why),)
+        return (Fix.at("recompute", place, "", why),)
     code = snippets.out_of_place(statement)
     target = next(iter(sources.targets_of(statement)), None)
     if isinstance(target, ast.Subscript) and place is not None:
         base = snippets.assigned_names(place)[0]
         why = "collect the parts in a list and join them once: what is saved stays as it was"
-        return (Fix("collect", line, f"{base} = torch.stack(parts)", why),)
+        return (Fix.at("collect", place, f"{base} = torch.stack(parts)", why),)
     why = "it makes a new tensor and leaves the saved one as it was"
     if not code:
         why = (
             "use the form that makes a new tensor (no trailing _, no inplace=True), or clone first"
         )
-    return (Fix("out-of-place", line, code, why),)
+    return (Fix.at("out-of-place", place, code, why),)
 
 
 # ---- one function per family
 
 
 def _carried(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ...]:
-    line = freed_by.line if freed_by is not None else failure.heard.line
+    place = freed_by.place if freed_by is not None else failure.heard.place
     base = snippets.variable(name)
     kind = next((one.kind for one in failure.carriers if one.name == name), "variable")
     if snippets.last_name(name) == "grad":
         code = f"{_optimizer(failure)}.zero_grad()"
         why = "a .grad made with create_graph=True holds its graph: drop it before the next pass"
-        return (Fix("reset", line, code, why),)
+        return (Fix.at("reset", place, code, why),)
     fixes = []
     if base != name and kind in ("list", "deque"):
         file = "" if failure.heard.place is None else failure.heard.place.file
         stored = snippets.appended(file, base)
         if stored is not None and kind == "deque":
             why = "keep the values for later rounds, not their graph"
-            fixes.append(Fix("detach", stored[0], stored[1], why))
+            fixes.append(Fix.at("detach", failure.heard.place, stored[1], why, stored[0]))
         elif stored is not None:
             why = "after this line, if every round is to start with an empty list"
-            fixes.append(Fix("clear", line, f"{base}.clear()", why))
+            fixes.append(Fix.at("clear", place, f"{base}.clear()", why))
     if kind == "closure":
         why = f"in the function that keeps `{name}`, keep {name}.detach() for the next round"
-        return (Fix("detach", line, "", why),)
-    return (*fixes, Fix("detach", line, _detached(name, base, kind), _GOES_ON))
+        return (Fix.at("detach", place, "", why),)
+    return (*fixes, Fix.at("detach", place, _detached(name, base, kind), _GOES_ON))
 
 
 def _detached(name: str, base: str, kind: str) -> str:
@@ -131,26 +130,29 @@ def _computed_once(failure: Failure, name: str) -> tuple[Fix, ...]:
     stored = snippets.store_of(way, name) if name else None
     place = stored[0] if stored is not None else (None if made is None else made.place)
     why = f"{_listed(owned)} must learn through it" if owned else "its graph is gone after one"
-    recompute = Fix(
+    recompute = Fix.at(
         "recompute",
-        None if place is None else place.line,
+        place,
         "" if place is None else sources.without_comment(place.code),
         f"compute it anew in every pass, in the loop: {why}",
     )
-    line = None if place is None else place.line
+    line, at = None, place
     is_function = made is not None and name == made.place.function.rpartition(".")[2]
     is_tensor = held is None or held.kind in ("variable", "object")
     code = stored[1] if stored is not None and is_tensor else ""
     if not code and made is not None and name and is_tensor and not is_function:
         only = snippets.only_store(made.place.file, name)
-        line, code = only if only is not None else (line, _assigned(name, held))
+        if only is not None:
+            (line, code), at = only, made.place
+        else:
+            code = _assigned(name, held)
     if owned:
         why = "if it is meant as a constant"
     else:
         why = "if it is a constant for these passes: no optimizer owns a leaf behind it"
     if not code:
         why = f"{'return' if is_function else 'store'} it detached, {why}"
-    detach = Fix("detach", line, code, why)
+    detach = Fix.at("detach", at, code, why, line)
     return (recompute, detach) if owned else (detach, recompute)
 
 
@@ -163,14 +165,14 @@ def _assigned(name: str, held: Held | None) -> str:
 def _same_root(failure: Failure, freed_by: Heard | None) -> tuple[Fix, ...]:
     has = "returned" if freed_by is not None and freed_by.kind == "grad" else "added"
     why = f"one backward pass is enough: the first call has already {has} these gradients"
-    drop = Fix("drop", failure.heard.line, "", why)
+    drop = Fix.at("drop", failure.heard.place, "", why)
     if freed_by is not None and freed_by.kind == failure.heard.kind == "grad":
         why = "ask for all gradients in one call: torch.autograd.grad(result, [all, inputs])"
-        drop = Fix("one-call", failure.heard.line, "", why)
+        drop = Fix.at("one-call", failure.heard.place, "", why)
     if freed_by is None or freed_by.place is None:
         return (drop,)
     why = "where both passes are wanted, every call but the last keeps the graph"
-    retain = Fix("retain", freed_by.line, snippets.retained(freed_by.place), why)
+    retain = Fix.at("retain", freed_by.place, snippets.retained(freed_by.place), why)
     return (retain, drop) if freed_by.kind == "grad" else (drop, retain)
 
 
@@ -183,43 +185,42 @@ def _shared(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, .
             "the later call needs this graph too (create_graph=True instead, if it goes through "
             "these gradients)"
         )
-        return (Fix("retain", freed_by.line, snippets.retained(place), why),)
+        return (Fix.at("retain", freed_by.place, snippets.retained(place), why),)
     # The loss that must not train the shared part: the second, where the first one's step did.
     owners = {owner for _, owner in failure.behind if owner}
     at = failure.heard.place if owners & set(failure.stepped) else place
     detached = snippets.with_detached(at, base) if at is not None and base else None
     why = f"if this loss must not train what is behind `{base}`"
-    detach = Fix(
-        "detach",
-        detached[0] if detached is not None else (None if at is None else at.line),
-        detached[1] if detached is not None else (f"{base}.detach()" if base else ""),
-        why if detached is not None else f"{why}, use it detached in what this call runs backward",
-    )
+    if detached is not None:
+        detach = Fix.at("detach", at, detached[1], why, detached[0])
+    else:
+        why = f"{why}, use it detached in what this call runs backward"
+        detach = Fix.at("detach", at, f"{base}.detach()" if base else "", why)
     why = "run it again before this call"
-    again = Fix("recompute", failure.heard.line, _made_code(failure), why)
+    again = Fix.at("recompute", failure.heard.place, _made_code(failure), why)
     if failure.stepped:
         return (detach, again)
     if first == second or not (first and second):
         return (again, detach)
     why = "add the losses and run backward once, in place of both calls"
-    add = Fix("add", failure.heard.line, f"({first} + {second}).backward()", why)
+    add = Fix.at("add", failure.heard.place, f"({first} + {second}).backward()", why)
     return (add, detach)
 
 
 def _nested(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ...]:
-    line = None if freed_by is None else freed_by.line
+    place = None if freed_by is None else freed_by.place
     is_inner = freed_by is not None and freed_by.is_inside(failure.heard)
     why = (
         "move this call out of the hook or Function, or add its loss to the main one: it frees "
         "what the outer pass still needs"
     )
-    move = Fix("move", line, "", why)
+    move = Fix.at("move", place, "", why)
     made = failure.made
     why = (
         f"pass `{snippets.variable(name)}` to the checkpoint or Function as an argument instead "
         "of closing over it (or use_reentrant=False)"
     )
-    argument = Fix("argument", None if made is None else made.place.line, "", why)
+    argument = Fix.at("argument", None if made is None else made.place, "", why)
     if is_inner or not name:
         return (move, argument) if name else (move,)
     return (argument, move)

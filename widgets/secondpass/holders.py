@@ -130,14 +130,6 @@ def tensors_of(frame: FrameType | None, seconds: float = 0.2) -> Iterator[tuple[
                 yield inner, tensor
 
 
-def path_to(value: Any, name: str, wanted: torch.Tensor) -> str | None:
-    """Return the name under which an object holds a tensor."""
-    for tensor, inner, _ in _Search(perf_counter() + 0.5, leaves=True).inside(value, name):
-        if tensor is wanted:
-            return inner
-    return None
-
-
 def _scopes(frame: FrameType | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each own frame's variables once, the innermost first, and each module's."""
     seen: set[int] = set()

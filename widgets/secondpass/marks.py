@@ -23,6 +23,20 @@ import sys
 from collections.abc import Iterator
 from typing import TypeVar, cast
 
+from secondpass.operations import (
+    TESTED,
+    counts,
+    flat,
+    in_order,
+    is_text,
+    is_writing,
+    may_make,
+    may_run,
+    may_switch,
+    path_of,
+    used_reads,
+)
+
 MARK = "__secondpass_mark__"
 ENTER = "__secondpass_enter__"
 CAUGHT = "__secondpass_caught__"
@@ -36,28 +50,7 @@ _Statement = ast.stmt
 _Node = TypeVar("_Node", bound=ast.AST)
 _FOR_AT_ITER = sys.version_info >= (3, 12)  # which line FOR_ITER belongs to
 
-_OPERATIONS = (
-    ast.Call,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.Subscript,
-    ast.Attribute,
-    ast.Await,
-    ast.Yield,
-    ast.YieldFrom,
-)
-_TESTED = tuple(kind for kind in _OPERATIONS if kind is not ast.Attribute)
-_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp)
 _IDLE = (ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)
-_NOT_WRITING = frozenset({"_", "requires_grad_", "detach_", "share_memory_", "rename_"})
-_SWITCHES = frozenset(
-    {"set_grad_enabled", "_set_grad_enabled", "__enter__", "__exit__", "enter_context"}
-)
-_SUMMARIES = frozenset(
-    {"norm", "item", "mean", "max", "min", "std", "var", "median", "tolist", "numpy", "shape"}
-)
-_SHOWING = frozenset({"print", "info", "debug", "warning", "log", "len", "repr", "str", "format"})
 
 
 def put_marks(tree: ast.Module, *, displayed: tuple[type[ast.stmt], ...] = ()) -> ast.Module:
@@ -107,7 +100,7 @@ class _Marker(ast.NodeTransformer):
         """Mark the statements of a block."""
         marked: list[_Statement] = []
         for place, statement in enumerate(body):
-            if docstring and place == 0 and _is_text(statement):
+            if docstring and place == 0 and is_text(statement):
                 marked.append(statement)
             elif statement is last:
                 marked.append(self.last_statement(statement))
@@ -125,7 +118,7 @@ class _Marker(ast.NodeTransformer):
             yield statement
             yield self.mark(statement)
         elif isinstance(statement, ast.If | ast.While):
-            if _may_run(statement.test, _TESTED):
+            if may_run(statement.test, TESTED):
                 statement.test = self.header(statement.test)
             self.blocks(statement)
             yield statement
@@ -146,12 +139,12 @@ class _Marker(ast.NodeTransformer):
         elif isinstance(statement, ast.Match):
             statement.subject = self.header(statement.subject)
             for case in statement.cases:
-                if case.guard is not None and _may_run(case.guard, _TESTED):
+                if case.guard is not None and may_run(case.guard, TESTED):
                     case.guard = self.header(case.guard)
                 case.body = self.block(case.body)
             yield statement
         elif isinstance(statement, ast.Return):
-            if statement.value is not None and _may_run(statement.value):
+            if statement.value is not None and may_run(statement.value):
                 statement.value = self.header(statement.value)
             yield statement
         else:
@@ -159,12 +152,12 @@ class _Marker(ast.NodeTransformer):
 
     def simple(self, statement: _Statement) -> Iterator[_Statement]:
         """Yield a simple statement, followed by its mark where it may have made a Node."""
-        if isinstance(statement, _IDLE) or not _may_make(statement):
+        if isinstance(statement, _IDLE) or not may_make(statement):
             yield statement
             return
         line = self.split(statement, None)
         writes = list(self.writes(statement))
-        switches = _switches(statement)
+        switches = may_switch(statement)
         yield cast(ast.stmt, self.visit(statement))
         if isinstance(statement, ast.Raise):
             return  # never reached
@@ -187,17 +180,17 @@ class _Marker(ast.NodeTransformer):
         heads += [default for default in statement.args.kw_defaults if default is not None]
         self.expressions(statement, ("decorator_list", "args"))
         body = self.block(statement.body, docstring=True)
-        first = 1 if _is_text(statement.body[0]) else 0
-        if any(_may_make(one) for one in statement.body[first:]):
+        first = 1 if is_text(statement.body[0]) else 0
+        if any(may_make(one) for one in statement.body[first:]):
             at = statement.body[first]
             body.insert(first, self.expression(_call(ENTER), at, at.lineno))
         statement.body = body
         yield statement
-        if any(_may_run(head) for head in heads):
+        if any(may_run(head) for head in heads):
             yield self.mark(statement)
 
     def for_loop(self, statement: ast.For | ast.AsyncFor) -> Iterator[_Statement]:
-        plain = _counts(statement.iter)
+        plain = counts(statement.iter)
         line = statement.iter.lineno if _FOR_AT_ITER else statement.lineno
         statement.iter = self.marked(statement.iter) if plain else self.header(statement.iter)
         self.blocks(statement)
@@ -236,7 +229,7 @@ class _Marker(ast.NodeTransformer):
 
     def header(self, value: ast.expr) -> ast.expr:
         """Mark an expression that is followed by no statement of its own."""
-        if not _may_run(value):
+        if not may_run(value):
             return value
         line = self.split(value, None)
         return self.followed(self.visit(value), value, line)
@@ -261,11 +254,11 @@ class _Marker(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        return _at(_call(WROTE, node), node) if _is_writing(node.func) else node
+        return _at(_call(WROTE, node), node) if is_writing(node.func) else node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         self.expressions(node, ("args",))
-        if _may_run(node.body):
+        if may_run(node.body):
             line = self.split(node.body, None)
             body = self.visit(node.body)
             node.body = self.picked([_call(ENTER), body, _call(MARK)], 1, node.body, line)
@@ -274,7 +267,7 @@ class _Marker(ast.NodeTransformer):
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
         element = node.elt
         self.generic_visit(node)
-        if _may_run(element):
+        if may_run(element):
             # Whoever asks for the next element may have made Nodes since the last one.
             node.elt = self.picked([_call(ENTER), node.elt, _call(MARK)], 1, element, None)
         return node
@@ -282,7 +275,7 @@ class _Marker(ast.NodeTransformer):
     def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.AST:
         element = node.elt
         self.generic_visit(node)
-        if node.lineno != node.end_lineno and _may_run(element):
+        if node.lineno != node.end_lineno and may_run(element):
             # What the iteration made belongs to the line on which the comprehension begins.
             first = _at(_call(MARK), node, node.lineno)
             node.elt = self.picked([first, node.elt, _call(MARK)], 1, element, None)
@@ -308,11 +301,11 @@ class _Marker(ast.NodeTransformer):
 
     def split(self, node: ast.AST, end: int | None) -> int | None:
         """Choose the operations after which another line's begin; return the last one's line."""
-        for read in _used_reads(node):
+        for read in used_reads(node):
             self.used.add(read)
         if getattr(node, "lineno", 0) == getattr(node, "end_lineno", 0):
             return None
-        order = list(_in_order(node))
+        order = list(in_order(node))
         for place, (operation, line, always) in enumerate(order):
             following = order[place + 1][1] if place + 1 < len(order) else line
             if operation is not None and (always or following != line):
@@ -343,14 +336,14 @@ class _Marker(ast.NodeTransformer):
         if isinstance(statement, ast.AugAssign):
             targets: list[ast.expr] = [statement.target]
         elif isinstance(statement, ast.Assign):
-            targets = [one for target in statement.targets for one in _flat(target)]
+            targets = [one for target in statement.targets for one in flat(target)]
             targets = [one for one in targets if isinstance(one, ast.Subscript)]
         else:
             return
         for target in targets:
             while isinstance(target, ast.Subscript):
                 target = target.value
-            path = _path(target)
+            path = path_of(target)
             if path is None:
                 continue
             name = ast.Name(id=path[0], ctx=ast.Load())
@@ -376,147 +369,3 @@ def _at(node: _Node, at: ast.AST, line: int | None = None) -> _Node:
         one.end_lineno = line or at.end_lineno  # type: ignore[attr-defined]
         one.end_col_offset = at.end_col_offset if line is None else one.col_offset  # type: ignore[attr-defined]
     return node
-
-
-def _in_order(node: ast.AST) -> Iterator[tuple[ast.AST | None, int, bool]]:
-    """Yield (operation, line, whether to mark it in any case) in the order of evaluation."""
-    always = isinstance(node, (ast.IfExp, ast.BoolOp, ast.comprehension, *_SCOPES))
-    for child in _children(node):
-        if isinstance(child, ast.Lambda | ast.GeneratorExp):
-            continue  # runs later; has marks of its own
-        for operation, line, forced in _in_order(child):
-            yield operation, line, forced or always
-    if isinstance(node, _OPERATIONS) and _is_read(node):
-        yield node, _line_of(node), False
-    elif isinstance(node, ast.AugAssign | ast.For):
-        yield None, node.lineno, False
-    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        yield None, node.lineno, False
-
-
-def _children(node: ast.AST) -> Iterator[ast.AST]:
-    if isinstance(node, ast.Assign):
-        yield node.value
-        yield from node.targets
-    elif isinstance(node, ast.AnnAssign):
-        if node.value is not None:
-            yield node.value
-        yield node.target
-    elif isinstance(node, ast.AugAssign):
-        yield node.target
-        yield node.value
-    elif isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is not None:
-                yield key
-            yield value
-    elif isinstance(node, _COMPREHENSIONS):
-        yield from node.generators
-        yield from (getattr(node, name) for name in ("elt", "key", "value") if hasattr(node, name))
-    elif not isinstance(node, ast.JoinedStr):
-        yield from ast.iter_child_nodes(node)
-
-
-def _line_of(node: ast.AST) -> int:
-    """Return the line that Python's own traceback names for an operation."""
-    if isinstance(node, ast.Attribute):
-        return node.end_lineno or node.lineno
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        stars = any(isinstance(one, ast.Starred) for one in node.args)
-        stars = stars or any(one.arg is None for one in node.keywords)
-        if not stars and len(node.args) + len(node.keywords) < 29:
-            return node.func.end_lineno or node.lineno
-    return node.lineno  # type: ignore[attr-defined, no-any-return]
-
-
-def _is_read(node: ast.AST) -> bool:
-    return isinstance(getattr(node, "ctx", None), ast.Load | None)
-
-
-def _is_text(statement: _Statement) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
-def _may_run(value: ast.AST, kinds: tuple[type[ast.AST], ...] = _OPERATIONS) -> bool:
-    """Say whether evaluating an expression may make a Node or run code of the person's."""
-    return any(isinstance(one, kinds) and not _is_number(one) for one in ast.walk(value))
-
-
-def _is_number(node: ast.AST) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
-
-
-def _may_make(statement: _Statement) -> bool:
-    if isinstance(statement, ast.Import | ast.ImportFrom | ast.Delete):
-        return False
-    return isinstance(statement, ast.AugAssign) or _may_run(statement)
-
-
-def _counts(value: ast.expr) -> bool:
-    """Say whether a loop runs over plain numbers: ``range(...)``."""
-    return (
-        isinstance(value, ast.Call)
-        and isinstance(value.func, ast.Name)
-        and value.func.id == "range"
-        and not any(_may_run(one) for one in value.args)
-    )
-
-
-def _is_writing(function: ast.expr) -> bool:
-    """Say whether a called name ends in one underscore: ``add_``, ``nn.init.zeros_``."""
-    name = _name_of(function)
-    return name.endswith("_") and not name.endswith("__") and name not in _NOT_WRITING
-
-
-def _switches(statement: _Statement) -> bool:
-    """Say whether a statement may switch gradients off for what follows it."""
-    if not isinstance(statement, ast.Expr | ast.Assign):
-        return False
-    return any(
-        isinstance(one, ast.Call)
-        and (getattr(one.func, "attr", None) or getattr(one.func, "id", None)) in _SWITCHES
-        for one in ast.walk(statement.value)
-    )
-
-
-def _flat(target: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(target, ast.Tuple | ast.List):
-        for one in target.elts:
-            yield from _flat(one)
-    elif isinstance(target, ast.Starred):
-        yield from _flat(target.value)
-    else:
-        yield target
-
-
-def _path(target: ast.expr) -> list[str] | None:
-    """Return ``["self", "memory"]`` for ``self.memory``; None for anything but names."""
-    if isinstance(target, ast.Name):
-        return [target.id]
-    if isinstance(target, ast.Attribute):
-        path = _path(target.value)
-        return None if path is None else [*path, target.attr]
-    return None
-
-
-def _used_reads(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the reads of a ``.grad`` whose value is used, not only looked at."""
-    if isinstance(node, ast.Compare | ast.JoinedStr | ast.Assert | ast.Lambda):
-        return
-    if isinstance(node, ast.Call) and _name_of(node.func) in _SHOWING | _SUMMARIES:
-        return
-    if isinstance(node, ast.Attribute):
-        if node.attr in _SUMMARIES or node.attr.endswith("_"):
-            return
-        if node.attr == "grad" and isinstance(node.ctx, ast.Load):
-            yield node
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt):
-            continue
-        if isinstance(node, ast.Call) and child is node.func and _name_of(child) == "grad":
-            continue  # torch.autograd.grad(…) is no reading of a .grad
-        yield from _used_reads(child)
-
-
-def _name_of(function: ast.expr) -> str:
-    return str(getattr(function, "attr", None) or getattr(function, "id", ""))

@@ -26,7 +26,7 @@ def take(call: Call, heard: Heard, failure: Failure) -> Recording | None:
     starts = nodes_behind(call.roots)
     if not starts:
         return None
-    recorder = Recorder(lines.line_of, follow_all=False)
+    recorder = Recorder(lines.line_of_number, follow_all=False)
     recorder.add_graph(call.roots, names.names_now(sys._getframe(1)))
     node_id = None
     for node in walk.walk(starts).nodes:

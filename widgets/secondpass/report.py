@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from secondpass.places import Place
@@ -51,6 +51,18 @@ class Fix:
     line: int | None
     code: str
     why: str
+    place: Place | None = None
+
+    @classmethod
+    def at(cls, do: str, place: Place | None, code: str, why: str, line: int | None = None) -> Fix:
+        """Return a fix at a place, or at another line of the same file."""
+        if place is not None and line is not None:
+            place = replace(place, line=line)
+        return cls(do, None if place is None else place.line, code, why, place)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the keys ``do``, ``line``, ``code``, ``why`` of a report."""
+        return {"do": self.do, "line": self.line, "code": self.code, "why": self.why}
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,7 @@ class Explanation:
             "carriers": [vars(one) for one in self.carriers],
             "path": list(self.path),
             "updated_leaves": list(self.updated_leaves),
-            "fix": [vars(one) for one in self.fix],
+            "fix": [one.to_dict() for one in self.fix],
             "notices": [vars(one) for one in self.notices],
         }
 

@@ -9,6 +9,7 @@ import io
 import tokenize
 from collections.abc import Iterator
 
+from secondpass.operations import flat
 from secondpass.places import Place, source_lines
 
 
@@ -50,24 +51,14 @@ def function_at(place: Place) -> ast.AST | None:
     return best
 
 
-def header_at(place: Place) -> ast.expr | None:
-    """Return the expression on a line that is evaluated there, without nested statements."""
-    statement = statement_at(place)
-    for name in ("value", "test", "iter", "subject", "exc"):
-        value = getattr(statement, name, None)
-        if isinstance(value, ast.expr):
-            return value
-    return None
-
-
 def targets_of(statement: ast.stmt | None) -> list[ast.expr]:
     """Return what a statement assigns to, tuples taken apart."""
     if isinstance(statement, ast.Assign):
-        return [one for target in statement.targets for one in _flat(target)]
+        return [one for target in statement.targets for one in flat(target)]
     if isinstance(statement, ast.AugAssign | ast.AnnAssign):
         return [statement.target]
     if isinstance(statement, ast.For | ast.AsyncFor):
-        return list(_flat(statement.target))
+        return list(flat(statement.target))
     return []
 
 
@@ -100,32 +91,10 @@ def text_of(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())
 
 
-def loops_around(place: Place) -> list[ast.For | ast.While | ast.AsyncFor]:
-    """Return the loops of the same function around a line, the innermost first."""
-    function = function_at(place)
-    found = [
-        node
-        for node in (ast.walk(function) if function is not None else ())
-        if isinstance(node, ast.For | ast.While | ast.AsyncFor)
-        and node.lineno <= place.line <= (node.end_lineno or 0)
-    ]
-    return sorted(found, key=_size)
-
-
 def _base(target: ast.expr) -> str | None:
     while isinstance(target, ast.Subscript):
         target = target.value
     return getattr(target, "attr", None) or getattr(target, "id", None)
-
-
-def _flat(target: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(target, ast.Tuple | ast.List):
-        for one in target.elts:
-            yield from _flat(one)
-    elif isinstance(target, ast.Starred):
-        yield from _flat(target.value)
-    else:
-        yield target
 
 
 def _size(node: ast.AST | None) -> int:

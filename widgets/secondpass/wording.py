@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from secondpass import report, sources
 from secondpass.explanation import short_name
 from secondpass.places import Place
-from secondpass.report import Explanation, Fix
+from secondpass.report import Explanation
 
 LONGEST = 12
 _WIDEST = 400
@@ -33,7 +35,7 @@ def words(explanation: Explanation) -> str:
             report.NO_GRAPH: _no_graph,
             report.COPIED: _copied,
         }[explanation.error]
-        lines = write(explanation) + _changes(explanation.fix)
+        lines = write(explanation) + _changes(explanation)
         lines += [f"  {note}" for note in explanation.notes]
     return "\n".join(_cut(line) for line in lines[:LONGEST])
 
@@ -42,7 +44,8 @@ def _second_time(explanation: Explanation) -> list[str]:
     lines = [f"secondpass: {_call(explanation)} stopped{_in_node(explanation)}"]
     freed = explanation.freed_by
     if freed is not None:
-        lines.append(f"  Its saved tensors were freed by call {freed.number}, {_at(freed.place)}")
+        where = _at(freed.place, explanation)
+        lines.append(f"  Its saved tensors were freed by call {freed.number}, {where}")
     if explanation.reached:
         lines.append(f"  {explanation.reached}")
     return lines + _updated(explanation)
@@ -54,7 +57,7 @@ def _modified(explanation: Explanation) -> list[str]:
     slots = "" if node is None else " and ".join(node.slots)
     what = f"Its saved tensor {slots} was" if slots else "A saved tensor was"
     if explanation.modified_at is not None:
-        lines.append(f"  {what} changed in place on {_at(explanation.modified_at)}")
+        lines.append(f"  {what} changed in place on {_at(explanation.modified_at, explanation)}")
     else:
         lines.append(f"  {what} changed in place after it was saved.")
     return lines + _updated(explanation)
@@ -64,7 +67,7 @@ def _leaf_modified(explanation: Explanation) -> list[str]:
     at = explanation.failed_at
     return [
         f"secondpass: a leaf that requires grad was changed in place on "
-        f"{_at(at.place if at else None)}",
+        f"{_at(at.place if at else None, explanation)}",
         "  A leaf's gradient belongs to the value it had: autograd refuses to overwrite it.",
     ]
 
@@ -74,9 +77,9 @@ def _no_graph(explanation: Explanation) -> list[str]:
         f"secondpass: {_call(explanation)} had nothing to run through: the result has no graph"
     ]
     if explanation.failed_at is not None and explanation.failed_at.place is not None:
-        lines.append(f"  It was called on {_at(explanation.failed_at.place)}")
+        lines.append(f"  It was called on {_at(explanation.failed_at.place, explanation)}")
     if explanation.cut_at is not None:
-        lines.append(f"  The graph was cut on {_at(explanation.cut_at)}")
+        lines.append(f"  The graph was cut on {_at(explanation.cut_at, explanation)}")
     if explanation.reached:
         lines.append(f"  {explanation.reached}")
     return lines
@@ -86,7 +89,7 @@ def _copied(explanation: Explanation) -> list[str]:
     at = explanation.failed_at
     name = f"`{explanation.carriers[0].name}`" if explanation.carriers else "A tensor inside it"
     return [
-        f"secondpass: deepcopy stopped on {_at(at.place if at else None)}",
+        f"secondpass: deepcopy stopped on {_at(at.place if at else None, explanation)}",
         f"  {name} is the result of a computation, not a leaf: its graph cannot be copied.",
     ]
 
@@ -101,11 +104,11 @@ def _notices(explanation: Explanation) -> list[str]:
     return lines
 
 
-def _changes(fixes: tuple[Fix, ...]) -> list[str]:
+def _changes(explanation: Explanation) -> list[str]:
     lines = []
-    for place, fix in enumerate(fixes[:3]):
-        word = "Change" if place == 0 else "Or"
-        where = "" if fix.line is None else f"line {fix.line}"
+    for number, fix in enumerate(explanation.fix[:3]):
+        word = "Change" if number == 0 else "Or"
+        where = "" if fix.place is None else _where(fix.place, explanation)
         code = f":  {fix.code}" if fix.code else ""
         why = fix.why
         if where and code:
@@ -134,15 +137,25 @@ def _in_node(explanation: Explanation) -> str:
     node = explanation.node
     if node is None:
         return ""
-    made = "" if node.created is None else f", made on {_at(node.created)}"
+    made = "" if node.created is None else f", made on {_at(node.created, explanation)}"
     return f" in {short_name(node.name)}{made}"
 
 
-def _at(place: Place | None) -> str:
+def _at(place: Place | None, explanation: Explanation) -> str:
     if place is None:
         return "a line that is not known"
     code = sources.without_comment(place.code)
-    return f"{place.where}:  {code}" if code else place.where
+    where = _where(place, explanation)
+    return f"{where}:  {code}" if code else where
+
+
+def _where(place: Place, explanation: Explanation) -> str:
+    """Return a line with its cell, or with its file where that is not the failing call's."""
+    at = explanation.failed_at
+    if at is None or at.place is None or place.where != f"line {place.line}":
+        return place.where
+    same = place.file == at.place.file
+    return place.where if same else f"{os.path.basename(place.file)} {place.where}"
 
 
 def _cut(line: str) -> str:
