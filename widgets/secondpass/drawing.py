@@ -17,9 +17,8 @@ from secondpass.boundary import possible
 from secondpass.boxes import box_of, frame_of, size_of
 from secondpass.data import RecordingData
 from secondpass.grouping import Group
-from secondpass.layout import Box, Layout, lay_out
+from secondpass.layout import WORDS, Box, Layout, lay_out
 from secondpass.state import State
-from secondpass.stills import BORDER
 from secondpass.svg import element, group, text
 from secondpass.views import View, view_of
 
@@ -141,7 +140,7 @@ def draw(
         box.set("transform", f"translate({x},{y})")
         box.set("id", f"{prefix}-{name}")
         world.append(box)
-    world.extend(_borders(data, drawing))
+    world.extend(_borders(drawing))
     world.append(group("pills"))
     root = element(
         "svg",
@@ -191,33 +190,18 @@ def _edges(data: RecordingData, drawing: Drawing) -> Iterable[ElementTree.Elemen
         yield edge
 
 
-def _borders(data: RecordingData, drawing: Drawing) -> Iterable[ElementTree.Element]:
+def _borders(drawing: Drawing) -> Iterable[ElementTree.Element]:
     """Draw, where a new graph may meet a freed one, a line across and words on both sides of it."""
-    view, layout = drawing.view, drawing.layout
-    areas = [(*layout.boxes[name], *size_of(name, data, view)) for name in view.boxes]
     for key, edges in drawing.borders.items():
-        path = stills.points(f"M{_curve(layout.curves[_edge_name(key)])}")
-        places = [
-            (round(x) + left, round(y), indent)
-            for x, y in (path(share) for share in (0.5, 0.4, 0.6, 0.3, 0.7))
-            for left, indent in ((-16, 34), (16 - BORDER, 8))  # the words right of it, or left
-        ]
-        x, y, indent = min(places, key=lambda place: _covered(place[0], place[1], areas))
-        border = group("border", transform=f"translate({x},{y})")
+        x, y = drawing.layout.words[_edge_name(key)]
+        width = WORDS[0]
+        border = group("border", transform=f"translate({x - width // 2},{y})")
         border.set("data-border", " ".join(edges))
-        border.append(element("path", {"class": "across", "d": f"M0,0H{BORDER}"}))
+        border.append(element("path", {"class": "across", "d": f"M-16,0H{width - 16}"}))
         call = min(edges.values())
-        border.append(text("", indent, -7, f"old: freed by call {call}"))
-        border.append(text("", indent, 16, "new: made since"))
+        border.append(text("", 14, -7, f"old: freed by call {call}"))
+        border.append(text("", 14, 16, "new: made since"))
         yield border
-
-
-def _covered(x: int, y: int, areas: Iterable[tuple[int, int, int, int]]) -> int:
-    """Count the boxes that the words at a border would lie on."""
-    return sum(
-        x < left + width and left < x + BORDER and y - 20 < top + height and top < y + 20
-        for left, top, width, height in areas
-    )
 
 
 def _curve(points: Sequence[tuple[int, int]]) -> str:

@@ -28,6 +28,11 @@ Point = tuple[int, int]
 TIME_LIMIT = 20.0
 """Seconds after which a layout is given up."""
 
+WORDS = (176, 44)
+"""Width and height of the room for words beside an edge."""
+
+_EMPTY = '<<TABLE BORDER="0" FIXEDSIZE="TRUE" WIDTH="{}" HEIGHT="{}"><TR><TD></TD></TR></TABLE>>'
+
 FRAME_TITLE = 22
 """Height of the title of an open group."""
 
@@ -55,6 +60,8 @@ class Layout:
         Id of an open group to ``(left, top, width, height)``.
     curves : dict
         Edge id to the points of a cubic Bézier path from source to target.
+    words : dict
+        Edge id to the middle of the room for words beside it, right of it.
     """
 
     width: int
@@ -62,6 +69,7 @@ class Layout:
     boxes: dict[str, Point]
     frames: dict[str, tuple[int, int, int, int]]
     curves: dict[str, list[Point]]
+    words: dict[str, Point]
 
 
 def find_engine() -> str | None:
@@ -156,8 +164,10 @@ def _dot(
         row = behind.get(hub, 0) // IN_A_ROW if hub else 0
         if hub:
             behind[hub] = behind.get(hub, 0) + 1
-        length = 1 + row + (name in roomy)
-        dot.edge(source, target, id=name, **({"minlen": str(length)} if length > 1 else {}))
+        more = {"minlen": str(1 + row)} if row else {}
+        if name in roomy:
+            more["label"] = _EMPTY.format(*WORDS)
+        dot.edge(source, target, id=name, **more)
     return str(dot.source)
 
 
@@ -188,9 +198,15 @@ def _read(answer: dict[str, object], boxes: Sequence[Box]) -> Layout:
         ]
         for edge in answer.get("edges", [])  # type: ignore[attr-defined]
     }
+    words = {
+        edge["id"]: (round(x - left), round(high - y))
+        for edge in answer.get("edges", [])  # type: ignore[attr-defined]
+        if "lp" in edge
+        for x, y in [_numbers(edge["lp"])]
+    }
     if places.keys() != size.keys():
         raise ValueError("the layout lacks boxes")
-    return Layout(round(right - left), round(high - low), places, frames, curves)
+    return Layout(round(right - left), round(high - low), places, frames, curves, words)
 
 
 def _numbers(text: object) -> list[float]:

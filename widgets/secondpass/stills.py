@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 from secondpass.boundary import boundary
 from secondpass.data import RecordingData
 from secondpass.fitting import cells, clean, cut
+from secondpass.layout import WORDS
 from secondpass.state import Stack, State, carrier, failed_way, slot_state
 from secondpass.svg import element, group, rectangle, text
 from secondpass.words import bare, group_words, leaves_words, slot_words, sum_words
@@ -27,9 +28,6 @@ LABEL = 44
 LETTER = 7.1
 SUM_LETTER = 7.4
 PILL_LETTERS = 24
-
-BORDER = 176
-"""Width of the words where a new graph meets a freed one."""
 
 
 def paint(world: Element, data: RecordingData, state: State) -> None:
@@ -178,7 +176,7 @@ def _paint_edges(world: Element, data: RecordingData, state: State) -> None:
         if meets.intersection(str(border.get("data-border")).split(" ")):
             _add_class(border, "on")
             x, y = re.findall(r"-?\d+", str(border.get("transform")))
-            taken.append((int(x) + BORDER / 2, int(y), BORDER, 32))
+            taken.append((int(x) + WORDS[0] / 2, int(y), WORDS[0], 32))
     pills = world.find("g[@class='pills']")
     for line in world.findall("g[@data-edge]"):
         ids = (line.get("data-edges") or str(line.get("data-edge"))).split(" ")
