@@ -23,6 +23,7 @@ def place(line, code="loss.backward()", function="train"):
 def heard(number, line, *, kind="backward", parent=None, began=0, step=0):
     return Heard(
         number=number,
+        call=100 + number,
         kind=kind,
         place=place(line),
         key=0,

@@ -1,5 +1,6 @@
 """Listening changes nothing, keeps nothing alive, and survives what torch may take away."""
 
+import contextlib
 import gc
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 from torch.autograd.variable import Variable
 
-from secondpass import calls, holders, lines, listening, loading, report, walk
+from secondpass import calls, holders, lines, listening, loading, record, report, walk
 
 FILE = "/home/me/script.py"
 
@@ -300,3 +301,48 @@ def test_line_of_and_walk_agree_after_listening_stopped(listened):
         assert lines.line_of(walk.walk([module.y.grad_fn]).nodes[0]).line == 2
     finally:
         listening.start()
+
+
+def test_a_recording_explains_its_failed_call():
+    with record() as recording, contextlib.suppress(RuntimeError):
+        x = torch.ones(2, requires_grad=True)
+        y = (x**2).sum()
+        y.backward()
+        y.backward()
+    found = recording.explain()
+    assert (found.error, found.family) == (report.BACKWARD_TWICE, "same-root")
+    assert found.node.created.code == "y = (x**2).sum()"
+    assert [one.line for one in recording.frames if one.kind == "stop"] == [found.failed_at.place]
+    with record() as recording:
+        pass
+    assert str(recording.explain()) == "secondpass: no call has failed."
+
+
+def test_two_who_listen_do_not_disturb_each_other(listened):
+    with record() as recording, contextlib.suppress(RuntimeError):
+        x = torch.ones(2, requires_grad=True)
+        for _ in range(3):
+            (x * 2).exp().sum().backward()
+        y = x.exp()
+        y.sum().backward()
+        y.sum().backward()
+    found = [recording.explain(), listening.explain()]
+    assert [one.freed_by.number for one in found] == [4, 4]
+    assert [one.family for one in found] == ["shared", "shared"]
+
+
+def test_a_graph_freed_while_another_session_listened_is_not_put_on_a_wrong_call():
+    x = torch.ones(2, requires_grad=True)
+    listening.start()
+    module = run("y = x.exp()\ny.sum().backward()\n", x=x)
+    listening.stop()
+    listening.start()
+    try:
+        run("(x * 2).exp().sum().backward()", x=x)
+        with pytest.raises(RuntimeError) as caught:
+            run("y.sum().backward()", y=module.y)
+        found = listening.explain_error(caught.value)
+        assert found.freed_by is None
+        assert "before listening began" in str(found)
+    finally:
+        listening.stop()

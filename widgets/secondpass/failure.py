@@ -215,7 +215,7 @@ class _Pass:
             made=made,
             path=tuple(one.name() for one in path),
             any_younger=bool(younger),
-            same_root=since is not None and since.number in self.began_before,
+            same_root=since is not None and since.call in self.began_before,
             made_again=since is not None and self._made_again(made, younger, since),
             carriers=self._carriers(path, old),
             boundary=lines.made_by(old),
@@ -274,8 +274,8 @@ class _Pass:
         if since is not None and any(self._is_younger(one, since) for one in path):
             return next((one for one in path if not self._is_younger(one, since)), path[-1])
         # Nothing is younger: both calls were computed together, and share what the first ran.
-        number = None if freed_by is None else freed_by.number
-        return next((one for one in path if one.metadata.get(FREED_BY) == number), path[-1])
+        call = None if freed_by is None else freed_by.call
+        return next((one for one in path if one.metadata.get(FREED_BY) == call), path[-1])
 
     def _made_again(self, made: Made | None, younger: Iterable[Any], since: Heard) -> bool:
         if made is None:

@@ -1,8 +1,7 @@
 """What is remembered of every backward call, so that a later failure can be explained.
 
 Numbers and text only. What belongs to a Node is written into the Node's metadata and dies with
-it: the number of the call that freed its saved tensors, and the number of the last call that ran
-through it.
+it: the key of the call that freed its saved tensors, and of the last call that ran through it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,9 @@ class Heard:
     Attributes
     ----------
     number : int
-        1 for the first.
+        1 for the first that its listener heard.
+    call : int
+        `Call.key`, with which Nodes are marked: no two calls have the same, whoever heard them.
     kind : str
         ``backward`` or ``grad``.
     place : Place or None
@@ -59,6 +60,7 @@ class Heard:
     """
 
     number: int
+    call: int
     kind: str
     place: Place | None
     key: int
@@ -101,13 +103,13 @@ class History:
 
     def add(self, heard: Heard) -> None:
         """Remember a call; somewhere in the middle, old ones are forgotten."""
-        self._calls[heard.number] = heard
+        self._calls[heard.call] = heard
         if len(self._calls) > FIRST_CALLS + LATEST_CALLS:
-            self._calls.pop(heard.number - LATEST_CALLS, None)
+            self._calls.pop(heard.call - LATEST_CALLS, None)
 
-    def get(self, number: object) -> Heard | None:
-        """Return a call by its number."""
-        return self._calls.get(number) if isinstance(number, int) else None
+    def get(self, call: object) -> Heard | None:
+        """Return a call by its key; None for one that was not heard here."""
+        return self._calls.get(call) if isinstance(call, int) else None
 
     def since(self, number: int, thread: int) -> list[Heard]:
         """Return a thread's calls that began after the Node with a number was made."""
@@ -124,7 +126,7 @@ class Ran:
     fresh : list of torch.autograd.graph.Node
         Those that no call had run through before.
     again : list of (torch.autograd.graph.Node, int)
-        The others, and the number of the last call that did.
+        The others, and the key of the last call that did.
     """
 
     roots: list[Any]
@@ -151,7 +153,7 @@ def mark_run(heard: Heard, roots: Iterable[Any], targets: Targets | None) -> Ran
         return None
     roots = list(roots)
     starts = nodes_behind(roots)
-    found = _few(starts)
+    found = _few(starts, heard.call)
     if found is None:
         walked = walk.walk(starts)
         found = walked.nodes
@@ -164,16 +166,16 @@ def mark_run(heard: Heard, roots: Iterable[Any], targets: Targets | None) -> Ran
     for node in found:
         metadata = node.metadata
         before = metadata.get(RAN_IN)
-        if before is None:
+        if before is None or before == heard.call:  # another listener has marked it just now
             ran.fresh.append(node)
         else:
             ran.again.append((node, before))
-        metadata[RAN_IN] = heard.number
+        metadata[RAN_IN] = heard.call
         if not heard.retain:
-            metadata.setdefault(FREED_BY, heard.number)
+            metadata.setdefault(FREED_BY, heard.call)
     heard.nodes, heard.rerun = len(found), len(ran.again)
     for node, output in ends(roots):
-        node.metadata.setdefault(ROOT_OF, {}).setdefault(output, heard.number)
+        node.metadata.setdefault(ROOT_OF, {}).setdefault(output, heard.call)
     return ran
 
 
@@ -183,12 +185,12 @@ def ends(roots: Iterable[Any]) -> list[tuple[Any, int]]:
 
 
 def was_root(roots: Iterable[Any]) -> set[int]:
-    """Return the numbers of the first calls that began in these roots."""
+    """Return the keys of the first calls that began in these roots."""
     found = (node.metadata.get(ROOT_OF, {}).get(output) for node, output in ends(roots))
-    return {number for number in found if number is not None}
+    return {call for call in found if call is not None}
 
 
-def _few(starts: list[Any]) -> list[Any] | None:
+def _few(starts: list[Any], call: int) -> list[Any] | None:
     """Return the Nodes of a small new graph; None for any other, which wants a careful walk."""
     found: dict[Any, None] = dict.fromkeys(starts)
     todo = list(found)
@@ -197,7 +199,7 @@ def _few(starts: list[Any]) -> list[Any] | None:
         if type(node) is _ACCUMULATE:
             del found[node]
             continue
-        if RAN_IN in node.metadata or len(found) > FEW_NODES:
+        if node.metadata.get(RAN_IN, call) != call or len(found) > FEW_NODES:
             return None
         for following, _ in node.next_functions:
             if following is not None and following not in found:

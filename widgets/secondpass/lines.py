@@ -68,6 +68,8 @@ def start() -> None:
 def stop() -> None:
     """End what `start` began. Code that carries marks still runs: they stay, and do nothing."""
     line_log.switch(-1)
+    if not line_log.is_on():
+        vars(builtins).update(marks.IDLE)
 
 
 @contextlib.contextmanager

@@ -77,6 +77,7 @@ class Listener:
         """Hear that a call begins."""
         heard = Heard(
             number=next(self._numbers),
+            call=call.key,
             kind=call.kind,
             place=call.place,
             key=line_log.table.key_of(sys._getframe(1)),
@@ -130,7 +131,7 @@ class Listener:
         if found is not None:
             self._keep(error, explanation.explain(found))
             if self.wants_pictures:
-                self.picture = pictures.take(call, heard, found)
+                self.picture = pictures.take(call, heard, found, self.history)
 
     def _keep(self, error: BaseException, found: Explanation) -> None:
         self.last = found

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
-from typing import Any
 
 from secondpass import marks
 from secondpass.places import is_own
@@ -40,10 +39,8 @@ def compile_marked(source: str | bytes, filename: str) -> CodeType:
 
 def install_marks() -> None:
     """Let the names that marks call exist, and do nothing until somebody listens."""
-    for name in (marks.MARK, marks.ENTER, marks.CAUGHT, marks.WROTE_IN, marks.SWITCHED):
-        builtins.__dict__.setdefault(name, _nothing)
-    for name in (marks.WROTE, marks.READ):
-        builtins.__dict__.setdefault(name, _itself)
+    for name, function in marks.IDLE.items():
+        builtins.__dict__.setdefault(name, function)
 
 
 def mark_imports() -> Callable[[], None]:
@@ -70,14 +67,6 @@ def when_torch_is_loaded(tell: Callable[[], None]) -> None:
         tell()
     else:
         sys.meta_path.insert(0, _TorchFinder(tell))
-
-
-def _nothing(*values: Any) -> None:
-    pass
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 def _get_marked_code(self: SourceFileLoader, name: str) -> CodeType | None:

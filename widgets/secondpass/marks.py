@@ -53,6 +53,18 @@ _FOR_AT_ITER = sys.version_info >= (3, 12)  # which line FOR_ITER belongs to
 _IDLE = (ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)
 
 
+def _nothing(*values: object) -> None:
+    pass
+
+
+def _itself(value: object) -> object:
+    return value
+
+
+IDLE = {name: _itself if name in (WROTE, READ) else _nothing for name in ALL}
+"""What the names stand for while nobody listens: code that carries marks still runs."""
+
+
 def put_marks(tree: ast.Module, *, displayed: tuple[type[ast.stmt], ...] = ()) -> ast.Module:
     """Put marks into a module's tree, in place.
 

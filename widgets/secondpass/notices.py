@@ -211,8 +211,8 @@ class Notices:
             line.kept = None
 
     def _see_stale(self, heard: Heard, ran: Ran) -> None:
-        for node, number in ran.again:
-            earlier = self._history.get(number)
+        for node, call in ran.again:
+            earlier = self._history.get(call)
             if earlier is None or earlier.step >= heard.step or _is_view(node):
                 continue
             stepped = {
@@ -226,8 +226,8 @@ class Notices:
                 self._say(
                     "stale-root",
                     heard.line,
-                    f"this call ran again through a graph that call {number} had run through "
-                    "before the last step(): its values are those of the old weights",
+                    f"this call ran again through a graph that call {earlier.number} had run "
+                    "through before the last step(): its values are those of the old weights",
                 )
             return  # one look per call is enough
 

@@ -10,12 +10,12 @@ from secondpass.calls import Call
 from secondpass.events import Noted
 from secondpass.failure import Failure
 from secondpass.frames import CallRecord, Frame
-from secondpass.history import FREED_BY, Heard, nodes_behind
+from secondpass.history import FREED_BY, Heard, History, nodes_behind
 from secondpass.recorder import Recorder
 from secondpass.recording import Recording
 
 
-def take(call: Call, heard: Heard, failure: Failure) -> Recording | None:
+def take(call: Call, heard: Heard, failure: Failure, history: History) -> Recording | None:
     """Read a failed call's graph as it stands, with a frame that marks where it stopped.
 
     Returns
@@ -33,8 +33,9 @@ def take(call: Call, heard: Heard, failure: Failure) -> Recording | None:
         key = recorder.reader.id_of(node)
         if key is None:
             continue
-        if node.metadata.get(FREED_BY) is not None:
-            _name_caller(recorder, key, node)
+        freed_by = history.get(node.metadata.get(FREED_BY))
+        if freed_by is not None:
+            _name_caller(recorder, key, node, freed_by.number)
         tag = walk.tag_of(node)
         if tag is not None and tag.number == failure.tag:
             node_id = key
@@ -58,13 +59,13 @@ def take(call: Call, heard: Heard, failure: Failure) -> Recording | None:
     return Recording(recorder)
 
 
-def _name_caller(recorder: Recorder, key: str, node: Any) -> None:
+def _name_caller(recorder: Recorder, key: str, node: Any, number: int) -> None:
     """Write into the picture which call freed a Node's slots."""
     for slot in saved.read_slots(node):
         name = f"{key}.{slot.name}"
         state = recorder.start_slots.get(name)
         if state is not None and state[0] == saved.FREED:
-            recorder.start_slots[name] = (saved.FREED, node.metadata[FREED_BY])
+            recorder.start_slots[name] = (saved.FREED, number)
 
 
 def _sentence(failure: Failure, heard: Heard) -> str:

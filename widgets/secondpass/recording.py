@@ -11,11 +11,13 @@ from typing import Any
 import torch
 
 from secondpass import lines, names, places
+from secondpass.calls import listen
 from secondpass.frames import CallRecord, Frame, listed
 from secondpass.graph import Graph
 from secondpass.places import Place
 from secondpass.reader import check_roots
 from secondpass.recorder import Recorder
+from secondpass.report import Explanation
 from secondpass.saved import short_type
 from secondpass.unheard import unheard
 
@@ -37,6 +39,7 @@ class Recording:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._view: Any = None
+        self._listener: Any = None  # heard the calls of a `record` block, to explain them
 
     @property
     def frames(self) -> tuple[Frame, ...]:
@@ -71,6 +74,14 @@ class Recording:
             self._view = AutogradGraph(self)
         return self._view._repr_mimebundle_(**options)
 
+    def explain(self) -> Explanation:
+        """Return the explanation of the last call in it that failed; see `secondpass.explain`.
+
+        What `show` follows is not listened to: load the extension, or use ``with record():``.
+        """
+        found: Explanation | None = None if self._listener is None else self._listener.last
+        return found or Explanation()
+
     def to_dict(self) -> dict[str, Any]:
         """Return the recording as plain data for the player: JSON with no tensor in it."""
         return _Data(self._recorder, self.graph).to_dict()
@@ -95,13 +106,20 @@ def record() -> Iterator[Recording]:
     >>> [frame.text for frame in recording.frames if frame.kind == "accumulate"]
     ['Call 1: x.grad = 4']
     """
+    from secondpass.listening import Listener  # which needs recordings, for its pictures
+
     recorder = Recorder(lines.line_of_number, follow_all=True)
     recorder.listen()
+    listener = Listener()
+    deaf = listen(listener)
     since = lines.number_now()
+    recording = Recording(recorder)
+    recording._listener = listener
     try:
         with lines.tracing(recorder.line_ran):
-            yield Recording(recorder)
+            yield recording
     finally:
+        deaf()
         recorder.stop()
         recorder.catch_up()
         frame = places.own_frame(sys._getframe(1))
