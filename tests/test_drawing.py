@@ -10,12 +10,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.workloads import gpt, resnet50
 from sample import carried, chain, frame, node, sample
 from secondpass import layout
 from secondpass.data import complete
 from secondpass.drawing import draw, plan
 from secondpass.fitting import cells
 from secondpass.grouping import BOXES, CHILDREN
+from secondpass.recording import follow
 from secondpass.state import state_at
 from secondpass.views import view_of
 
@@ -374,6 +376,23 @@ def test_a_hundred_thousand_leaves_are_one_box():
     began = time.perf_counter()
     assert len(view_of(data).boxes) == 3
     assert time.perf_counter() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("make", "seen"),
+    [(gpt, {"blocks", "head"}), (resnet50, {f"stages.{at}" for at in range(4)})],
+    ids=["GPT-12", "ResNet-50"],
+)
+def test_the_first_view_of_a_real_model_is_small_and_follows_its_modules(make, seen):
+    net, forward = make()
+    loss = forward()
+    data = complete(follow([loss]).to_dict())
+    assert net is not None
+    view = view_of(data)
+    assert len(view.boxes) <= BOXES
+    assert seen <= {group.title for name, group in view.groups.items() if name in view.boxes}
+    drawn = [draw(data, plan(data)) for _ in range(2)]
+    assert drawn[0] == drawn[1]
 
 
 # The layout program
