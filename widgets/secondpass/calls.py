@@ -252,9 +252,11 @@ def say_not_followed(error: Exception) -> None:
 
 
 def _stack() -> list[Call]:
-    if not hasattr(_running, "stack"):
+    try:
+        return _running.stack  # type: ignore[no-any-return]
+    except AttributeError:
         _running.stack = []
-    return _running.stack  # type: ignore[no-any-return]
+        return _running.stack  # type: ignore[no-any-return]
 
 
 def _install() -> None:

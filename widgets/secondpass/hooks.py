@@ -7,8 +7,7 @@ were is read when the next thing happens.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -61,18 +60,19 @@ class WatchedCall:
         self._arriving: dict[tuple[str, int], list[Seen]] = {}
         found = reading.found
         plain = all(is_plain(one.variable) for one in found.leaves) and not any_mode()
-        self._quietly = contextlib.nullcontext if plain else unheard
+        self._quietly = None if plain else unheard
         leaf_ids = {one: reader.leaf_id(one.variable) for one in found.leaves}
         for node, following in zip(found.nodes, found.following, strict=True):
-            node_id = reading.ids[node]
-            edges = [
-                (reading.ids.get(source) or leaf_ids.get(source), output, index)
-                for index, (source, output) in enumerate(following)
-            ]
-            self._hook_node(node, reader.nodes[node_id], edges)
+            sources = [reading.ids.get(one) or leaf_ids.get(one) for one, _ in following]
+            outputs = [output for _, output in following]
+            hooks = _NodeHooks(self, reader.nodes[reading.ids[node]], sources, outputs)
+            self._handles.append(node.register_prehook(hooks.before))
+            self._handles.append(node.register_hook(hooks.after))
         for accumulate, leaf_id in leaf_ids.items():
             if leaf_id is not None:
-                self._hook_leaf(accumulate, leaf_id)
+                leaf_hooks = _LeafHooks(self, leaf_id)
+                self._handles.append(accumulate.register_prehook(leaf_hooks.before))
+                self._handles.append(accumulate.register_hook(leaf_hooks.after))
 
     def remove(self) -> None:
         """Take all hooks away and let the Nodes go."""
@@ -90,7 +90,7 @@ class WatchedCall:
         changed = self._reader.refresh_known(
             known, self._nodes[known.id], self.number, see_changes=False
         )
-        if not self._call.retain_graph:
+        if not self._call.retain_graph and known.hides_slots:
             # Some Nodes do not show their saved tensors; torch frees them all the same.
             changed |= self._reader.mark_freed(known.id, self.number)
         for slot in changed.values():
@@ -99,76 +99,61 @@ class WatchedCall:
         ran.changed, ran.slots = changed, known.slots
         self._add(ran)
 
-    # A hook is called by torch with tuples of tensors or None. A Node that a call inside this one
-    # runs calls the hooks of both.
+    def look(self, how: Callable[..., None], *gradients: Any) -> None:
+        """Look from inside a hook while this call runs; nothing here can make the call fail.
 
-    def _is_running(self) -> bool:
-        return current_call() in (self._call, None)  # None: one of torch's device threads
-
-    def _only_looking(self, look: Callable[..., None]) -> Callable[..., None]:
-        """Return a hook that looks while this call runs, and cannot make it fail."""
-
-        def hook(*gradients: Sequence[Any]) -> None:
-            if self._is_lost or not self._is_running():
-                return
-            try:
+        A Node that a call inside this one runs calls the hooks of both.
+        """
+        # No current call: one of torch's device threads.
+        if self._is_lost or current_call() not in (self._call, None):
+            return
+        try:
+            if self._quietly is None:
+                how(*gradients)
+            else:
                 with self._quietly():
-                    look(*gradients)
-            except Exception as error:  # ours: raised here, it would end the person's pass
-                self._is_lost = True
-                say_not_followed(error)
+                    how(*gradients)
+        except Exception as error:  # ours: raised here, it would end the person's pass
+            self._is_lost = True
+            say_not_followed(error)
 
-        return hook
+    def node_begins(self, known: KnownNode, gradients: Sequence[Any]) -> list[Seen]:
+        """Hear that a Node is about to run; return the gradients that came in."""
+        self.settle()
+        self.started.append(known.id)
+        return [
+            self._arrived((known.id, output), gradient)
+            for output, gradient in enumerate(gradients)
+            if gradient is not None
+        ]
 
-    def _hook_node(
-        self, node: Any, known: KnownNode, edges: Sequence[tuple[str | None, int, int]]
+    def node_ends(
+        self,
+        known: KnownNode,
+        came_in: Sequence[Seen],
+        going: Iterable[tuple[str | None, int, Any]],
     ) -> None:
-        node_id = known.id
-        came_in: list[Value] = []
+        """Hear that a Node has run, and what goes on to which output of which source."""
+        self.settle()  # a pass inside this Node may have left one
+        self.started.remove(known.id)
+        went: list[tuple[str, int, Value]] = []
+        for index, (source, output, gradient) in enumerate(going):
+            if source is not None and gradient is not None:
+                seen = _seen(gradient, came_in)
+                went.append((source, index, seen[1]))
+                self._arriving.setdefault((source, output), []).append(seen)
+        self._ran = NodeRan(self.number, known, [value for _, value in came_in], went)
 
-        def before(gradients: Sequence[Any]) -> None:
-            self.settle()
-            came_in[:] = [
-                self._arrived((node_id, output), gradient)
-                for output, gradient in enumerate(gradients)
-                if gradient is not None
-            ]
-            self.started.append(node_id)
+    def leaf_begins(self, leaf_id: str, gradient: torch.Tensor | None) -> None:
+        """Hear that a gradient is about to be added to a leaf's ``.grad``."""
+        self.settle()
+        if gradient is not None:
+            self._reader.see_grad(leaf_id)
+            self._adding = leaf_id, self._arrived((leaf_id, 0), gradient)[1]
 
-        def after(gradients: Sequence[Any], outputs: Sequence[Any]) -> None:
-            self.settle()  # a pass inside this Node may have left one
-            self.started.remove(node_id)
-            measured = [
-                (_identity(output), value)
-                for output, value in zip(
-                    (one for one in outputs if one is not None), came_in, strict=False
-                )
-            ]
-            going: list[tuple[str, int, Value]] = []
-            for (source, output, index), gradient in zip(edges, gradients, strict=False):
-                if source is not None and gradient is not None:
-                    identity = _identity(gradient)
-                    value = _value(gradient, identity, measured)
-                    going.append((source, index, value))
-                    self._arriving.setdefault((source, output), []).append((identity, value))
-            self._ran = NodeRan(self.number, known, tuple(came_in), going)
-
-        self._handles.append(node.register_prehook(self._only_looking(before)))
-        self._handles.append(node.register_hook(self._only_looking(after)))
-
-    def _hook_leaf(self, accumulate: Any, leaf_id: str) -> None:
-        def before(gradients: Sequence[Any]) -> None:
-            self.settle()
-            if gradients[0] is not None:
-                incoming = self._arrived((leaf_id, 0), gradients[0])
-                self._reader.see_grad(leaf_id)
-                self._adding = leaf_id, incoming
-
-        def after(_: Sequence[Any], __: Sequence[Any]) -> None:
-            self._settle_leaf()
-
-        self._handles.append(accumulate.register_prehook(self._only_looking(before)))
-        self._handles.append(accumulate.register_hook(self._only_looking(after)))
+    def leaf_ends(self) -> None:
+        """Hear that it was added."""
+        self._settle_leaf()
 
     def _settle_leaf(self) -> None:
         """Add the event of a leaf whose gradient has landed; a user's hook may run in between."""
@@ -185,29 +170,83 @@ class WatchedCall:
             self.updated.append(known.name)
         self._add(Landed(self.number, leaf_id, known.name, before, incoming, after, hooked))
 
-    def _arrived(self, place: tuple[str, int], gradient: torch.Tensor) -> Value:
-        """Return a gradient's value, not measured twice where it alone arrived here."""
+    def _arrived(self, place: tuple[str, int], gradient: torch.Tensor) -> Seen:
+        """Return what arrived at a place, not measured twice where it alone arrived here."""
         arrived = self._arriving.pop(place, ())
-        return _value(gradient, _identity(gradient), arrived if len(arrived) == 1 else ())
+        return _seen(gradient, arrived if len(arrived) == 1 else ())
 
 
-Identity = tuple[int, ...]
-Seen = tuple[Identity, Value]  # how to know a gradient again without holding it, and its value
+class _NodeHooks:
+    """The two hooks of a Node. torch passes them tuples of tensors or None."""
+
+    __slots__ = ("_came_in", "_known", "_outputs", "_sources", "_watched")
+
+    def __init__(
+        self,
+        watched: WatchedCall,
+        known: KnownNode,
+        sources: Sequence[str | None],
+        outputs: Sequence[int],
+    ) -> None:
+        self._watched = watched
+        self._known = known
+        self._sources, self._outputs = sources, outputs  # where each gradient goes
+        self._came_in: Sequence[Seen] = ()
+
+    def before(self, gradients: Sequence[Any]) -> None:
+        self._watched.look(self._before, gradients)
+
+    def after(self, gradients: Sequence[Any], _: Sequence[Any]) -> None:
+        self._watched.look(self._after, gradients)
+
+    def _before(self, gradients: Sequence[Any]) -> None:
+        self._came_in = self._watched.node_begins(self._known, gradients)
+
+    def _after(self, gradients: Sequence[Any]) -> None:
+        going = zip(self._sources, self._outputs, gradients, strict=False)
+        self._watched.node_ends(self._known, self._came_in, going)
+        self._came_in = ()
 
 
-def _value(gradient: torch.Tensor, identity: Identity, seen: Sequence[Seen]) -> Value:
+class _LeafHooks:
+    """The two hooks of a leaf's AccumulateGrad."""
+
+    __slots__ = ("_leaf_id", "_watched")
+
+    def __init__(self, watched: WatchedCall, leaf_id: str) -> None:
+        self._watched = watched
+        self._leaf_id = leaf_id
+
+    def before(self, gradients: Sequence[Any]) -> None:
+        self._watched.look(self._watched.leaf_begins, self._leaf_id, gradients[0])
+
+    def after(self, _: Sequence[Any], __: Sequence[Any]) -> None:
+        self._watched.look(self._watched.leaf_ends)
+
+
+Seen = tuple[Any, Value]  # how to know a gradient again without holding it, and its value
+
+
+def _seen(gradient: torch.Tensor, before: Sequence[Seen]) -> Seen:
     """Return a gradient's value; one that was measured already is not measured again."""
-    for other, value in seen:
-        if identity == other:
-            return value.seen_as(gradient)
-    return Value(gradient)
+    identity = _identity(gradient)
+    if identity is not None:
+        for other, value in before:
+            if identity == other:
+                return identity, value.seen_as(gradient)
+    return identity, Value(gradient)
 
 
-def _identity(gradient: torch.Tensor) -> Identity:
-    """Return what two tensors have in common that hold the same numbers in the same memory."""
-    if type(gradient) is torch.Tensor:  # a subclass has its own say
-        with contextlib.suppress(RuntimeError, NotImplementedError):  # no storage: sparse, nested
-            if gradient.is_contiguous():
-                return gradient.data_ptr(), gradient._version, gradient.numel()
-            return gradient.data_ptr(), gradient._version, *gradient.shape, *gradient.stride()
-    return (-id(gradient),)
+def _identity(gradient: torch.Tensor) -> Any:
+    """Return what two tensors have in common that hold the same numbers in the same memory.
+
+    It is good while one of the two lives; None where it cannot be told.
+    """
+    if type(gradient) is not torch.Tensor:  # a subclass has its own say
+        return None
+    try:
+        if gradient.is_contiguous():
+            return gradient.data_ptr(), gradient._version, gradient.numel()
+        return gradient.data_ptr(), gradient._version, gradient.shape, gradient.stride()
+    except (RuntimeError, NotImplementedError):  # no storage: sparse, nested
+        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable
 
 
@@ -25,7 +24,7 @@ class HeldBytes:
     def __init__(self) -> None:
         self.total = 0
         self._slots: dict[str, tuple[Hashable, int]] = {}
-        self._users: Counter[Hashable] = Counter()
+        self._users: dict[Hashable, int] = {}
         self.numbers: dict[str, int] = {}
         """Slot to the number of the storage that it holds or held: equal where it is the same."""
         self._living: dict[Hashable, int] = {}
@@ -35,7 +34,7 @@ class HeldBytes:
         self.release(slot)
         identity = slot if storage is None else storage
         self._slots[slot] = identity, nbytes
-        self._users[identity] += 1
+        self._users[identity] = self._users.get(identity, 0) + 1
         # The identity is an address: when its last user has gone, another storage may get it.
         number = self._living.setdefault(identity, self.numbers.get(slot, len(self.numbers)))
         self.numbers.setdefault(slot, number)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -48,6 +48,11 @@ class KnownNode:
     def line(self) -> Place | None:
         """The line that made it; looking it up takes longer than reading the Node."""
         return self.line_of(self.age)
+
+    @property
+    def hides_slots(self) -> bool:
+        """Whether what it saved cannot be seen, as with CopySlices."""
+        return any(slot.state == saved.UNKNOWN for slot in self.slots)
 
     @property
     def record(self) -> Node:
@@ -215,10 +220,11 @@ class GraphReader:
         self, known: KnownNode, node: Any, freed_by: int | None = None, *, see_changes: bool = True
     ) -> dict[str, Slot]:
         """Read the slots of a Node again that was just looked up; see `refresh`."""
-        if all(slot.state in _FINAL for slot in known.slots):
-            return {}
         before = {slot.name: slot for slot in known.slots}
-        read = saved.read_slots_and_storages(node, see_changes=see_changes)
+        held = {name for name, slot in before.items() if slot.state not in _FINAL}
+        if not held:
+            return {}
+        read = saved.read_slots_and_storages(node, see_changes=see_changes, held=held)
         pairs = _merged(before, read, freed_by)
         changed = {slot.name: slot for slot, _ in pairs if slot != before.get(slot.name)}
         if changed:
@@ -280,11 +286,7 @@ class GraphReader:
 
     def _mark(self, known: KnownNode, states: set[str], call: int | None) -> dict[str, Slot]:
         """Note that those slots of a Node that are in one of some states are freed."""
-        changed = {
-            slot.name: replace(slot, state=saved.FREED, freed_by=call)
-            for slot in known.slots
-            if slot.state in states
-        }
+        changed = {slot.name: slot.freed(call) for slot in known.slots if slot.state in states}
         if changed:
             slots = [changed.get(slot.name, slot) for slot in known.slots]
             self._set_slots(known, [(slot, None) for slot in slots])
@@ -451,7 +453,7 @@ def _merged(
             continue
         for one in known:
             if slot.state == saved.FREED and one.state not in (saved.FREED, saved.NONE):
-                one = replace(one, state=saved.FREED, freed_by=freed_by)
+                one = one.freed(freed_by)
             merged.append((one, None))
     return merged
 

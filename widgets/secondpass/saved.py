@@ -8,11 +8,13 @@ reads the second, and the first only where no hook can run.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from secondpass.unheard import is_plain
 
 HELD = "held"
 FREED = "freed"
@@ -52,6 +54,10 @@ class Slot:
     state: str
     freed_by: int | None = None
 
+    def freed(self, call: int | None) -> Slot:
+        """Return what it is after a call freed it: shape and bytes are remembered."""
+        return Slot(self.name, self.shape, self.dtype, self.nbytes, FREED, call)
+
     def __str__(self) -> str:
         """Return a line such as ``self f32[2×3] 24 B freed by call 1``."""
         state = self.state if self.freed_by is None else f"{self.state} by call {self.freed_by}"
@@ -85,16 +91,19 @@ def read_slots(node: Any) -> tuple[Slot, ...]:
     return tuple(slot for slot, _ in read_slots_and_storages(node))
 
 
-def read_slots_and_storages(node: Any, *, see_changes: bool = True) -> list[tuple[Slot, Hashable]]:
+def read_slots_and_storages(
+    node: Any, *, see_changes: bool = True, held: Collection[str] = ()
+) -> list[tuple[Slot, Hashable]]:
     """Read the slots of a Node, each with the identity of the storage it keeps alive.
 
     It is the number ``untyped_storage()._cdata``: two slots with one number share their bytes.
-    Without ``see_changes`` a tensor modified in place counts as held, which is faster to say.
+    Without ``see_changes`` a tensor modified in place counts as held, and a slot of `held` that is
+    empty now is freed: both are faster to say.
     """
     names = _raw_names(node.__class__)
     if not names and _shows_nothing(node):
         return [(Slot("saved tensors", None, None, None, UNKNOWN), None)]
-    return [pair for raw in names for pair in _read(node, raw, see_changes)]
+    return [pair for raw in names for pair in _read(node, raw, see_changes, held)]
 
 
 def is_freed(node: Any) -> bool:
@@ -177,7 +186,9 @@ def _shows_nothing(node: Any) -> bool:
     return name.endswith("CopySlices") or "CppNode" in name
 
 
-def _read(node: Any, raw: str, see_changes: bool) -> Iterator[tuple[Slot, Hashable]]:
+def _read(
+    node: Any, raw: str, see_changes: bool, held: Collection[str]
+) -> Iterator[tuple[Slot, Hashable]]:
     name = raw.removeprefix(_RAW)
     try:
         content = getattr(node, raw)
@@ -186,28 +197,38 @@ def _read(node: Any, raw: str, see_changes: bool) -> Iterator[tuple[Slot, Hashab
         return
     several = type(content) is tuple
     places = content if several else (content,)
-    hooked = any(place.unpack_hook is not None for place in places)
-    changed = see_changes and not hooked and _was_changed(node, name)
+    changed = (
+        see_changes
+        and all(place.unpack_hook is None for place in places)
+        and _was_changed(node, name)
+    )
     for index, place in enumerate(places):
-        yield _read_one(f"{name}[{index}]" if several else name, place, changed)
+        label = f"{name}[{index}]" if several else name
+        yield _read_one(label, place, changed, label in held)
 
 
-def _read_one(name: str, place: Any, changed: bool) -> tuple[Slot, Hashable]:
+def _read_one(name: str, place: Any, changed: bool, was_held: bool) -> tuple[Slot, Hashable]:
     """Read one SavedTensor; the caller drops it at once, for it dangles when its Node dies."""
     data = place.data
     if place.unpack_hook is not None:
         # The packed object is the hooks' own affair: a file name, a checkpoint's marker …
         return Slot(name, *_facts(data)[:3], PACKED), None
     if data is None:
-        try:
-            place.unpack()
-        except RuntimeError as error:
-            if "second time" not in str(error):
-                raise
-            return Slot(name, None, None, None, FREED), None
-        return Slot(name, None, None, None, NONE), None
+        state = FREED if was_held or _refuses(place) else NONE
+        return Slot(name, None, None, None, state), None
     shape, dtype, nbytes, storage = _facts(data)
     return Slot(name, shape, dtype, nbytes, CHANGED if changed else HELD), storage
+
+
+def _refuses(place: Any) -> bool:
+    """Say whether an empty slot was freed, by the error it raises, which takes its time."""
+    try:
+        place.unpack()
+    except RuntimeError as error:
+        if "second time" not in str(error):
+            raise
+        return True
+    return False
 
 
 def _was_changed(node: Any, name: str) -> bool:
@@ -226,6 +247,9 @@ def _facts(data: Any) -> tuple[tuple[int | str, ...] | None, str | None, int | N
         return None, None, None, None
     shape, dtype = _shape(data), type_name(data.dtype)
     try:
+        if is_plain(data):
+            storage = data.untyped_storage()
+            return shape, dtype, storage.nbytes(), storage._cdata
         storages = {one._cdata: one.nbytes() for one in _storages(data)}
     except (RuntimeError, NotImplementedError):  # sparse, mkldnn
         return shape, dtype, None, None
@@ -235,6 +259,8 @@ def _facts(data: Any) -> tuple[tuple[int | str, ...] | None, str | None, int | N
 
 def _shape(tensor: torch.Tensor) -> tuple[int | str, ...] | None:
     try:
+        if is_plain(tensor):
+            return tuple(tensor.shape)
         return tuple(one if type(one) is int else str(one) for one in tensor.shape)
     except RuntimeError:  # a strided nested tensor has no shape
         return None

@@ -15,6 +15,15 @@ import torch
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+def _perhaps_one() -> int:
+    """Stand for a private name that went away: a mode may be there."""
+    return 1
+
+
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", _perhaps_one)
+_function_modes = getattr(torch._C, "_len_torch_function_stack", _perhaps_one)
+
+
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
     """Keep what is looked at inside from modes and subclasses; also a decorator."""
@@ -30,7 +39,4 @@ def is_plain(tensor: Any) -> bool:
 
 def any_mode() -> bool:
     """Say whether a mode hears what this thread does."""
-    try:
-        return bool(torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack())
-    except AttributeError:  # a private name that went away: then it may be so
-        return True
+    return _dispatch_modes() > 0 or _function_modes() > 0
