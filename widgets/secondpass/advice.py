@@ -126,6 +126,12 @@ def _computed_once(failure: Failure, name: str) -> tuple[Fix, ...]:
     made = failure.made
     owned = [leaf for leaf, owner in failure.behind if owner]
     held = next((one for one in failure.carriers if one.name == name), None)
+    if held is not None and held.kind == "library":
+        why = (
+            f"`{name}` is a library's cache: let it last for one pass only (clear it, or leave "
+            "the block that fills it, before the next)"
+        )
+        return (Fix.at("recompute", failure.heard.place, "", why),)
     way = [] if made is None else [places.place_at(file, at, "") for file, at in made.chain]
     stored = snippets.store_of(way, name) if name else None
     place = stored[0] if stored is not None else (None if made is None else made.place)

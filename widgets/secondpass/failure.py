@@ -216,8 +216,8 @@ class _Pass:
             path=tuple(one.name() for one in path),
             any_younger=bool(younger),
             same_root=since is not None and since.call in self.began_before,
-            made_again=since is not None and self._made_again(made, younger, since),
-            carriers=self._carriers(path, old),
+            made_again=since is not None and self._made_again(node, made, younger, since),
+            carriers=self._carriers(path, old) or self._hidden_carriers(old),
             boundary=lines.made_by(old),
             updated=self._updated(place),
             behind=self._behind(node),
@@ -277,12 +277,15 @@ class _Pass:
         call = None if freed_by is None else freed_by.call
         return next((one for one in path if one.metadata.get(FREED_BY) == call), path[-1])
 
-    def _made_again(self, made: Made | None, younger: Iterable[Any], since: Heard) -> bool:
+    def _made_again(
+        self, node: Any, made: Made | None, younger: Iterable[Any], since: Heard
+    ) -> bool:
+        """Say whether the line that made a Node made another such one, on the same way."""
         if made is None:
             return False
-        way = _inner(made.chain, since.chain)
+        way, name = _inner(made.chain, since.chain), node.name()
         for one in younger:
-            other = lines.made_by(one)
+            other = lines.made_by(one) if one.name() == name else None
             if (
                 other is not None
                 and other.place == made.place
@@ -290,6 +293,12 @@ class _Pass:
             ):
                 return True
         return False
+
+    def _hidden_carriers(self, node: Any) -> tuple[Held, ...]:
+        """Return where a library keeps what no variable of the person's names."""
+        return tuple(
+            Held(name, "", output, "library") for name, output in holders.hidden_names(node)
+        )
 
     def _carriers(self, path: list[Any], old: Any) -> tuple[Held, ...]:
         """Return the names on the old side of the boundary, the nearest to it first."""

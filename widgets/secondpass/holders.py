@@ -30,6 +30,7 @@ _DEEPEST = 5
 _CACHE = type(functools.lru_cache(len))
 _INSIDE = 64  # items of one container, half of them from each end
 _NAMES_OF_NODE = 12
+_TENSORS = 2_000
 _PLAIN = (
     int,
     float,
@@ -63,7 +64,7 @@ class Held:
         Which output of its Node the tensor is.
     kind : str
         What holds it: ``variable``, ``tuple``, ``list``, ``dict``, ``deque``, ``closure``,
-        ``object``.
+        ``object``, ``library``.
     """
 
     name: str
@@ -119,6 +120,29 @@ def objects_of(frame: FrameType | None, kind: type) -> Iterator[tuple[str, Any]]
                 if isinstance(item, kind) and id(item) not in seen:
                     seen.add(id(item))
                     yield label, item
+
+
+def hidden_names(node: Any) -> Iterator[tuple[str, int]]:
+    """Yield (name, output) of what a Node made and a module keeps in a cache of its own.
+
+    Slow, for every object is looked at: asked where no variable of the person's names it.
+    """
+    tensors = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
+    # Each grad_fn that is looked at makes the end of a deep graph more dangerous.
+    kept = [one for one in tensors[-_TENSORS:] if _grad_fn(one) is node]
+    del tensors
+    modules = {id(vars(module)): name for name, module in list(sys.modules.items()) if module}
+    for tensor in kept:
+        for store in gc.get_referrers(tensor):
+            if type(store) not in (dict, list, tuple):
+                continue
+            for outer in (store, *gc.get_referrers(store)):
+                module = modules.get(id(outer))
+                if module is None or type(outer) is not dict:
+                    continue
+                for name, value in list(outer.items()):
+                    if value is store or value is tensor:
+                        yield f"{module.rpartition('.')[2]}.{name}", _output(tensor)
 
 
 def tensors_of(frame: FrameType | None, seconds: float = 0.2) -> Iterator[tuple[str, torch.Tensor]]:
