@@ -88,6 +88,17 @@ def test_a_cell_that_zeroes_the_gradient_is_seen(shell):
     run("del view, x, y")
 
 
+def test_a_cell_that_runs_again_has_its_new_number(shell):
+    shell.run_cell("import torch, secondpass as sp", store_history=True)
+    build = "x = torch.tensor([2.0], requires_grad=True)\ny = x**2\nview = sp.show(y)"
+    shell.run_cell(build, store_history=True)
+    for _ in range(2):
+        shell.run_cell("y.backward(retain_graph=True)", store_history=True)
+    places = [call.place.file for call in shell.user_ns["view"].recording.calls]
+    count = shell.execution_count
+    assert places == [f"In [{count - 2}]", f"In [{count - 1}]"]
+
+
 def test_views_that_are_gone_hear_nothing():
     gc.collect()
     before = len(calls._listeners)

@@ -97,19 +97,23 @@ def place_in(code: CodeType, line: int) -> Place:
     return place_at(code.co_filename, line, code.co_qualname)
 
 
-@functools.lru_cache(maxsize=4096)
 def place_at(filename: str, line: int, function: str) -> Place:
     """Return the place of a line, given the file name that its code object has."""
-    label = file_label(filename)
+    label = file_label(filename)  # a cell that runs again has another number, but the same file
     if label != filename:
         _filenames[label] = filename
+    return _place(label, filename, line, function)
+
+
+@functools.lru_cache(maxsize=4096)
+def _place(label: str, filename: str, line: int, function: str) -> Place:
     return Place(label, line, linecache.getline(filename, line).strip(), function)
 
 
 def set_source(filename: str, text: str) -> None:
     """Make the text of code that lies in no file known to tracebacks and to places."""
     linecache.cache[filename] = len(text), None, text.splitlines(keepends=True), filename
-    place_at.cache_clear()
+    _place.cache_clear()
 
 
 def source_lines(label: str) -> list[str]:

@@ -1164,7 +1164,7 @@ function gradientWords(/** @type {Recording} */ data, /** @type {State} */ state
 }
 
 function lineWords(/** @type {Recording} */ data, /** @type {number[]|null} */ line) {
-  if (!line) return "a line that was not listened to";
+  if (!line) return "";
   const source = data.sources[line[0]];
   const code = source?.lines[line[1] - source.first] ?? "";
   return clean(`${data.sources.length > 1 ? `${source.name}, ` : ""}line ${line[1]}: ${code.trim()}`, 300);
