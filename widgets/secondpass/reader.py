@@ -275,15 +275,6 @@ class GraphReader:
             left_out=self.left_out,
         )
 
-    @unheard()
-    def graph_now(self) -> Graph:
-        """Read the graphs behind those roots that live, then return all that is known."""
-        self.drop_dead()
-        found = walk.walk(known.node for known in self.roots)
-        for node in found.nodes:
-            self.refresh(node)
-        return self.graph()
-
     def _mark(self, known: KnownNode, states: set[str], call: int | None) -> dict[str, Slot]:
         """Note that those slots of a Node that are in one of some states are freed."""
         changed = {slot.name: slot.freed(call) for slot in known.slots if slot.state in states}

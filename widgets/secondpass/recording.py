@@ -56,7 +56,7 @@ class Recording:
     def graph(self) -> Graph:
         """The graph as it stands now."""
         self._recorder.catch_up()
-        return self._recorder.reader.graph_now()
+        return self._recorder.reader.graph()
 
     def tell(self, listener: Callable[[int], None]) -> None:
         """Call a function with the number of frames whenever some were added."""
