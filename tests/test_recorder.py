@@ -1,6 +1,7 @@
 """Recordings are what torch did: the frames' numbers are torch's own."""
 
 import gc
+import sys
 
 import pytest
 import torch
@@ -100,6 +101,20 @@ def test_a_forward_pass_alone_is_recorded_too():
     assert [frame.line.code for frame in recording.frames] == ["h = x * 3", "y = h.exp()"]
     assert [root.name for root in recording.graph.roots] == ["y"]
     assert y.grad_fn is not None
+
+
+def test_two_recordings_may_end_in_any_order():
+    before = sys.gettrace()
+    first, second = record(), record()
+    one, two = first.__enter__(), second.__enter__()
+    y = leaf() ** 2
+    first.__exit__(None, None, None)
+    y.backward()
+    second.__exit__(None, None, None)
+    assert sys.gettrace() is before
+    assert sys._getframe().f_trace is None
+    assert [call.place.code for call in two.calls] == ["y.backward()"]
+    assert one.calls == ()
 
 
 def test_the_rebuilt_graph_is_a_second_graph():

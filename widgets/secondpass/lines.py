@@ -114,22 +114,31 @@ class _Tracer:
         self, frame: FrameType | None, ran: Callable[[FrameType, int], None] | None
     ) -> None:
         self.before = sys.gettrace()
+        self.stopped = False
         self._ran = ran
-        self._frames: list[tuple[FrameType, Any]] = []
+        self._frames: list[tuple[FrameType, Any, Any]] = []  # each with its tracer before, and now
         outer = frame
         while outer is not None:
             if is_own(outer.f_code.co_filename):
-                self._frames.append((outer, outer.f_trace))
-                outer.f_trace = self._local(outer, outer.f_trace)
+                before = outer.f_trace
+                outer.f_trace = self._local(outer, before)
+                self._frames.append((outer, before, outer.f_trace))
             outer = outer.f_back
         sys.settrace(self._trace)
 
     def stop(self) -> None:
-        """Put back what was there."""
+        """Put back what was there; two tracers may stop in any order."""
         line_log.close_gap(own_frame(sys._getframe(1)))
-        sys.settrace(self.before)
-        for frame, before in self._frames:
-            frame.f_trace = before
+        self.stopped = True
+        trace = sys.gettrace()
+        while isinstance(tracer := getattr(trace, "__self__", None), _Tracer) and tracer.stopped:
+            trace = tracer.before
+        sys.settrace(trace)
+        for frame, before, ours in self._frames:
+            if frame.f_trace is ours:
+                while getattr(before, "tracer", self).stopped and hasattr(before, "before"):
+                    before = before.before
+                frame.f_trace = before
             # Up to Python 3.12 tracing leaves a copy of a function's variables in its frame, which
             # would keep alive a tensor that the function deletes later.
             if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
@@ -138,7 +147,7 @@ class _Tracer:
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
         before = self.before(frame, event, arg) if self.before is not None else None  # type: ignore[arg-type]
-        if not is_own(frame.f_code.co_filename):
+        if self.stopped or not is_own(frame.f_code.co_filename):
             return before
         if line_log.is_behind():
             line_log.close_gap(frame.f_back)
@@ -150,15 +159,18 @@ class _Tracer:
 
         def heard(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal line, others
+            if others is not None:
+                others = others(frame, event, arg)
+            if self.stopped:
+                return others
             if line_log.is_behind():
                 line_log.close_gap(frame, line)
             if self._ran is not None:
                 self._ran(frame, line)
             line = frame.f_lineno
-            if others is not None:
-                others = others(frame, event, arg)
             return heard
 
+        heard.tracer, heard.before = self, before  # type: ignore[attr-defined]
         return heard
 
 
