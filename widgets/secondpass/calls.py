@@ -260,11 +260,44 @@ def _stack() -> list[Call]:
 
 
 def _install() -> None:
-    if not isinstance(Variable._execution_engine, _Engine):
-        Variable._execution_engine = _Engine(Variable._execution_engine)  # type: ignore[assignment]
+    for owner, name in _doors():
+        engine = getattr(owner, name)
+        if name == _ENGINE and not isinstance(engine, _Engine):
+            setattr(owner, name, _Engine(engine))
+        elif name == _DOOR and not isinstance(getattr(engine, "__self__", None), _Engine):
+            setattr(owner, name, _Engine(_Door(engine)).run_backward)
 
 
 def _uninstall() -> None:
-    engine = Variable._execution_engine
-    if isinstance(engine, _Engine):
-        Variable._execution_engine = engine._engine
+    for owner, name in _doors():
+        ours = getattr(owner, name)
+        if name == _ENGINE and isinstance(ours, _Engine):
+            setattr(owner, name, ours._engine)
+        elif name == _DOOR and isinstance(getattr(ours, "__self__", None), _Engine):
+            setattr(owner, name, ours.__self__._engine.run_backward)
+
+
+_ENGINE = "_execution_engine"
+_DOOR = "_engine_run_backward"
+
+
+class _Door:
+    """An engine of which only the function that calls it can be had."""
+
+    def __init__(self, run_backward: Callable[..., Any]) -> None:
+        self.run_backward = run_backward
+
+
+def _doors() -> list[tuple[Any, str]]:
+    """Return where backward calls can be heard: the engine, or else the function that calls it."""
+    if hasattr(Variable, _ENGINE):
+        return [(Variable, _ENGINE)]
+    if hasattr(torch.autograd, _DOOR):
+        return [(torch.autograd, _DOOR)]
+    warnings.warn(
+        "secondpass cannot hear backward calls in this version of torch: nothing will be recorded "
+        "or explained, only graphs can be shown.",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    return []

@@ -36,7 +36,8 @@ class Node:
     born_in : int or None
         The number of the call that made it, under ``create_graph=True``.
     age : int
-        torch's sequence number: of several Nodes that are ready, a pass runs the highest first.
+        torch's sequence number: of several Nodes that are ready, a pass runs the highest first. -1
+        where torch does not tell it.
     """
 
     id: str
@@ -161,6 +162,7 @@ class Graph:
         and checkpoints are taken to give back what they hold.
         """
         nodes = {node.id: node for node in self.nodes}
+        order_is_known = all(node.age >= 0 for node in self.nodes)
         following: dict[str, list[str]] = defaultdict(list)
         for edge in self.edges:
             following[edge.target].append(edge.source)
@@ -170,7 +172,7 @@ class Graph:
             if saved.UNKNOWN in states or (is_gone and is_custom(nodes[key])):
                 return UNKNOWN
             if is_gone:
-                return key
+                return key if order_is_known else UNKNOWN
         return UNKNOWN if self.left_out else None
 
     def __str__(self) -> str:

@@ -21,6 +21,7 @@ from secondpass.saved import Slot, short_type, type_name, type_text
 from secondpass.unheard import unheard
 from secondpass.values import SeenGradient, Value, value_text
 
+_OUTPUTS = "_input_metadata"
 _FINAL = (saved.FREED, saved.NONE)  # a slot in this state stays in it
 
 LineOf = Callable[[int], Place | None]
@@ -47,12 +48,13 @@ class KnownNode:
     @property
     def line(self) -> Place | None:
         """The line that made it; looking it up takes longer than reading the Node."""
-        return self.line_of(self.age)
+        return self.line_of(self.age) if self.age >= 0 else None
 
     @property
     def hides_slots(self) -> bool:
         """Whether what it saved cannot be seen, as with CopySlices."""
-        return any(slot.state == saved.UNKNOWN for slot in self.slots)
+        # Where torch shows none at all, one may be there or not.
+        return saved.SHOWN and any(slot.state == saved.UNKNOWN for slot in self.slots)
 
     @property
     def record(self) -> Node:
@@ -167,7 +169,8 @@ class GraphReader:
             The call that made those Nodes that were not seen before.
         """
         found = walk.walk(starts)
-        self.left_out = self.left_out or found.left_out
+        hidden = "" if saved.SHOWN else saved.HIDDEN
+        self.left_out = self.left_out or found.left_out or hidden
         for accumulate in found.leaves:
             self._add_leaf(accumulate.variable, names)
         ids = {node: self._add_node(node, born_in) for node in found.nodes}
@@ -456,8 +459,8 @@ def _is_part(name: str, whole: str) -> bool:
 def _outputs(node: Any) -> Sequence[tuple[torch.dtype, tuple[int, ...]] | None]:
     """Return type and shape of a Node's outputs, from metadata: no tensor is touched."""
     try:
-        return [(one.dtype, tuple(one.shape)) for one in node._input_metadata]
-    except AttributeError:  # C++ custom functions have none
+        return [(one.dtype, tuple(one.shape)) for one in getattr(node, _OUTPUTS)]
+    except AttributeError:  # C++ custom functions have none, and the name is private
         return ()
     except (RuntimeError, TypeError, ValueError):  # nested tensors have no plain shape
         return (None,)

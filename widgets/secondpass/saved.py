@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from secondpass.unheard import is_plain
+from secondpass.unheard import is_plain, unheard
 
 HELD = "held"
 FREED = "freed"
@@ -100,7 +100,7 @@ def read_slots_and_storages(
     Without ``see_changes`` a tensor modified in place counts as held, and a slot of `held` that is
     empty now is freed: both are faster to say.
     """
-    names = _raw_names(node.__class__)
+    names = _raw_names(node.__class__) if SHOWN else ()
     if not names and _shows_nothing(node):
         return [(Slot("saved tensors", None, None, None, UNKNOWN), None)]
     return [pair for raw in names for pair in _read(node, raw, see_changes, held)]
@@ -183,7 +183,7 @@ def _raw_names(kind: Any) -> tuple[str, ...]:
 def _shows_nothing(node: Any) -> bool:
     """Say whether a Node may hold tensors that Python cannot see."""
     name = str(node.name())
-    return name.endswith("CopySlices") or "CppNode" in name
+    return not SHOWN or name.endswith("CopySlices") or "CppNode" in name
 
 
 def _read(
@@ -273,3 +273,20 @@ def _storages(tensor: torch.Tensor) -> Iterator[Any]:
         return
     for name in tensor.__tensor_flatten__()[0]:  # type: ignore[attr-defined]
         yield from _storages(getattr(tensor, name))
+
+
+def _is_shown() -> bool:
+    """Say whether this torch shows saved tensors as we read them: the names are private."""
+    with torch.inference_mode(False), torch.enable_grad(), unheard():
+        node = (torch.ones(1, requires_grad=True) ** 2).grad_fn
+    try:
+        place = getattr(node, f"{_RAW}self")
+        return place.data is not None and place.unpack_hook is None and callable(place.unpack)
+    except (AttributeError, RuntimeError):
+        return False
+
+
+SHOWN = _is_shown()
+"""Whether slots can be seen; where not, each Node has one of which nothing is known."""
+
+HIDDEN = "This version of torch does not show saved tensors: which are freed is not known."

@@ -36,6 +36,7 @@ TOO_DEEP = (
 )
 
 _KEY = "secondpass"
+_NUMBER = "_sequence_nr"  # private: it may go away
 _numbers = itertools.count()
 
 
@@ -168,9 +169,12 @@ def is_accumulate(node: Any) -> bool:
 
 
 def age(node: Any) -> int:
-    """Return a Node's sequence number: the engine runs the highest first."""
-    number = getattr(node, "_sequence_nr", None)
-    return int(number()) if number is not None else 0
+    """Return a Node's sequence number, -1 where torch does not tell.
+
+    Of the Nodes that are ready, the engine runs the highest first.
+    """
+    number = getattr(node, _NUMBER, None)
+    return -1 if number is None else int(number())
 
 
 def _tag(node: Any) -> Tag:
