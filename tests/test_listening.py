@@ -71,11 +71,13 @@ def test_stopping_puts_torchs_own_engine_and_optimizers_back():
     from torch.optim import optimizer
 
     engine, hooks = Variable._execution_engine, dict(optimizer._global_optimizer_post_hooks)
+    heard = len(calls._listeners)  # a view that another test has shown may still listen
     listening.start()
     listening.start()
     listening.stop()
-    assert Variable._execution_engine is not engine
+    within = len(calls._listeners)
     listening.stop()
+    assert (within, len(calls._listeners)) == (heard + 1, heard)
     assert Variable._execution_engine is engine
     assert dict(optimizer._global_optimizer_post_hooks) == hooks
 
