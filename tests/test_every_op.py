@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+
 from ops import OPS, leaves
 from secondpass import saved
 from secondpass.reader import read_graph

@@ -348,3 +348,18 @@ def test_a_graph_freed_while_another_session_listened_is_not_put_on_a_wrong_call
         assert "before listening began" in str(found)
     finally:
         listening.stop()
+
+
+def test_a_recording_within_listening_hides_nothing_from_it():
+    listening.start()
+    try:
+        w = torch.tensor([0.5], requires_grad=True)
+        h = torch.tensor([1.0])
+        with record() as recording:
+            for _ in range(3):
+                h = w * h
+                h.sum().backward(retain_graph=True)
+        assert [one.kind for one in listening.explain().notices] == ["graph-grows"]
+        assert [one.kind for one in recording.explain().notices] == ["graph-grows"]
+    finally:
+        listening.stop()

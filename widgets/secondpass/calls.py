@@ -50,6 +50,8 @@ class Call:
     error : BaseException or None
         Set while listeners hear of the end of a failed call, emptied after.
     failed : bool
+    noted : dict
+        What one listener leaves for the next, so that it need not be found out twice; emptied.
     """
 
     key: int
@@ -66,11 +68,13 @@ class Call:
     results: tuple[Any, ...] = field(default=(), repr=False)
     error: BaseException | None = field(default=None, repr=False)
     failed: bool = False
+    noted: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def let_go(self) -> None:
         """Drop everything of torch's."""
         self.roots = self.gradients = self.inputs = self.results = ()
         self.error = None
+        self.noted.clear()
 
 
 class Listener(Protocol):

@@ -111,7 +111,12 @@ class Listener:
     def _look(self, call: Call, heard: Heard) -> history.Ran | None:
         """Mark the Nodes that ran, and write down which variables hold tensors."""
         targets = history.Targets(call.inputs) if call.has_inputs else None
-        ran = history.mark_run(heard, call.roots, targets)
+        if "ran" in call.noted:  # another listener has marked the Nodes: they look run before
+            first, ran = call.noted["ran"]
+            heard.nodes, heard.rerun, heard.tracked = first.nodes, first.rerun, first.tracked
+        else:
+            ran = history.mark_run(heard, call.roots, targets)
+            call.noted["ran"] = heard, ran
         if not heard.retain and not walk.any_too_deep():
             allowed = 0.05 if heard.number <= WHOLE else 0.002
             holders.collect(sys._getframe(1), allowed)

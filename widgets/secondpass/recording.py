@@ -79,8 +79,10 @@ class Recording:
 
         What `show` follows is not listened to: load the extension, or use ``with record():``.
         """
-        found: Explanation | None = None if self._listener is None else self._listener.last
-        return found or Explanation()
+        if self._listener is None:
+            return Explanation()
+        found: Explanation | None = self._listener.last
+        return found or Explanation(notices=self._listener.notices.found())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recording as plain data for the player: JSON with no tensor in it."""
