@@ -26,7 +26,7 @@ UNKNOWN = "unknown"
 _RAW = "_raw_saved_"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Slot:
     """One saved-tensor place of a Node.
 
