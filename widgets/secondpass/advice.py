@@ -36,14 +36,14 @@ def second_time(
     return (Fix.at("recompute", failure.heard.place, "", again),)
 
 
-def against_retaining(family: str | None) -> str:
+def against_retaining(family: str | None, optimizers: tuple[str, ...] = ()) -> str:
     """Say why ``retain_graph=True`` is not the answer, where it is not."""
     if family == "carried":
         return (
             "Not retain_graph=True: the graph would grow every round, and a step in between "
             "would raise the in-place error."
         )
-    if family == "computed-once":
+    if family == "computed-once" and optimizers:  # without a step nothing goes out of date
         return (
             "Not retain_graph=True: it would use a value that is out of date after a step, or "
             "raise the in-place error."
@@ -56,6 +56,13 @@ def modified(failure: Failure) -> tuple[Fix, ...]:
     place = failure.modified_at
     statement = None if place is None else sources.statement_at(place)
     if snippets.is_step(statement):
+        state = _state_of(failure)
+        if failure.retained and state:  # carried over rounds, and kept usable by retain_graph
+            why = (
+                "after this line, and leave retain_graph out: the values go on, the graph of the "
+                "round that is over does not"
+            )
+            return (Fix.at("detach", failure.heard.place, f"{state} = {state}.detach()", why),)
         why = (
             "after this line: the step changes the weights that this graph has saved, so run the "
             "forward pass again (or make both backward calls before the step)"
@@ -79,6 +86,16 @@ def modified(failure: Failure) -> tuple[Fix, ...]:
             "use the form that makes a new tensor (no trailing _, no inplace=True), or clone first"
         )
     return (Fix.at("out-of-place", place, code, why),)
+
+
+def _state_of(failure: Failure) -> str:
+    """Return the name that the line that made the Node makes out of itself: ``h = rnn(x, h)``."""
+    statement = None if failure.made is None else sources.statement_at(failure.made.place)
+    if not isinstance(statement, ast.Assign):
+        return ""
+    read = {one.id for one in ast.walk(statement.value) if isinstance(one, ast.Name)}
+    names = [one.id for one in statement.targets if isinstance(one, ast.Name)]
+    return next((name for name in names if name in read), "")
 
 
 # ---- one function per family
@@ -159,7 +176,16 @@ def _computed_once(failure: Failure, name: str) -> tuple[Fix, ...]:
     if not code:
         why = f"{'return' if is_function else 'store'} it detached, {why}"
     detach = Fix.at("detach", at, code, why, line)
-    return (recompute, detach) if owned else (detach, recompute)
+    if failure.optimizers and not owned:
+        return detach, recompute
+    if owned or set(failure.updated) - {leaf for leaf, _ in failure.behind}:
+        return recompute, detach
+    # Nothing else was seen to need a gradient: detached, the loss might have no graph at all.
+    if failure.freed_by is None or failure.freed_by.place is None:
+        return (recompute,)
+    freed_at = failure.freed_by.place
+    why = "where all passes are wanted on one graph, as for the rows of a Jacobian"
+    return recompute, Fix.at("retain", freed_at, snippets.retained(freed_at), why)
 
 
 def _assigned(name: str, held: Held | None) -> str:
@@ -200,13 +226,17 @@ def _shared(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, .
     if detached is not None:
         detach = Fix.at("detach", at, detached[1], why, detached[0])
     else:
-        why = f"{why}, use it detached in what this call runs backward"
-        detach = Fix.at("detach", at, f"{base}.detach()" if base else "", why)
-    why = "run it again before this call"
+        what = f"use {base}.detach()" if base else "use it detached"
+        why = f"where the loss of this call is computed, {what} {why}"
+        detach = Fix.at("detach", at, "", why)
+    why = "run it again, and all that leads from it to this call's loss, before this call"
     again = Fix.at("recompute", failure.heard.place, _made_code(failure), why)
     if failure.stepped:
         return (detach, again)
-    if first == second or not (first and second):
+    if first and first == second:
+        why = "add up the losses of the loop and run backward once, after it"
+        return (Fix.at("add", failure.heard.place, "", why), detach)
+    if not (first and second):
         return (again, detach)
     why = "add the losses and run backward once, in place of both calls"
     add = Fix.at("add", failure.heard.place, f"({first} + {second}).backward()", why)

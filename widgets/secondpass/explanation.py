@@ -101,7 +101,7 @@ def _second_time(failure: Failure) -> Explanation:
     elif freed_by is None and not certain:
         notes.append("Which call freed them is not known: it ran before listening began.")
     fix = advice.second_time(failure, family, carriers, freed_by)
-    warning = advice.against_retaining(family)
+    warning = advice.against_retaining(family, failure.optimizers)
     return Explanation(
         error=report.BACKWARD_TWICE,
         message=failure.message,

@@ -102,7 +102,7 @@ class Listener:
             self._failed(call, heard)
             return
         begin = perf_counter()
-        ran = None
+        ran: history.Ran | None = None
         if heard.number <= WHOLE or self._spent < SHARE * (begin - self._started):
             ran = self._look(call, heard)
             self._spent += perf_counter() - begin
@@ -112,7 +112,8 @@ class Listener:
         """Mark the Nodes that ran, and write down which variables hold tensors."""
         targets = history.Targets(call.inputs) if call.has_inputs else None
         if "ran" in call.noted:  # another listener has marked the Nodes: they look run before
-            first, ran = call.noted["ran"]
+            first: Heard = call.noted["ran"][0]
+            ran: history.Ran | None = call.noted["ran"][1]
             heard.nodes, heard.rerun, heard.tracked = first.nodes, first.rerun, first.tracked
         else:
             ran = history.mark_run(heard, call.roots, targets)

@@ -75,7 +75,8 @@ def retained(place: Place | None) -> str:
         if isinstance(node, ast.Call) and name in ("backward", "grad"):
             node.keywords = [one for one in node.keywords if one.arg != "retain_graph"]
             node.keywords.append(ast.keyword("retain_graph", ast.Constant(True)))
-            return re.sub(r"^\((\w+),\) =", r"\1, =", ast.unparse(tree))
+            text = "; ".join(ast.unparse(one) for one in tree.body)
+            return re.sub(r"^\((\w+),\) =", r"\1, =", text)
     return ""
 
 

@@ -1,0 +1,113 @@
+"""The first change that is proposed works: each script runs once it is made."""
+
+import pytest
+
+from test_cases import run
+
+JACOBIAN = """
+import torch
+x = torch.ones(3, requires_grad=True)
+y = x.exp()
+rows = [torch.autograd.grad(y[i], x)[0] for i in range(3)]
+"""
+
+ONLY_ONE_LEAF = """
+import torch
+w = torch.ones(3, requires_grad=True)
+h = w.exp()
+for i in range(2):
+    (h * i).sum().backward()
+"""
+
+THREAD = """
+import threading, torch
+y = torch.ones(3, requires_grad=True).exp().sum()
+t = threading.Thread(target=lambda: y.backward()); t.start(); t.join()
+y.backward()
+"""
+
+RETAINED_STATE = """
+import torch
+from torch import nn
+rnn, out = nn.RNNCell(3, 4), nn.Linear(4, 1)
+opt = torch.optim.SGD([*rnn.parameters(), *out.parameters()], lr=0.1)
+h = torch.zeros(1, 4)
+for _ in range(3):
+    h = rnn(torch.ones(1, 3), h)
+    loss = out(h).pow(2).sum()
+    opt.zero_grad()
+    loss.backward(retain_graph=True)
+    opt.step()
+"""
+
+LOSSES_IN_A_LOOP = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(3, 5), nn.Sigmoid())
+heads = nn.ModuleList([nn.Linear(5, 1) for _ in range(3)])
+opt = torch.optim.Adam([*net.parameters(), *heads.parameters()])
+shared = net(torch.ones(6, 3))
+losses = [h(shared).pow(2).mean() for h in heads]
+for l in losses:
+    l.backward()
+opt.step()
+"""
+
+
+def fixes(tmp_path, source):
+    script = tmp_path / f"script_{len(list(tmp_path.iterdir()))}.py"  # linecache knows the last
+    script.write_text(source)
+    report, words = run(script)
+    return [(fix["do"], fix["code"]) for fix in report["fix"]], words
+
+
+def test_no_detach_is_proposed_where_nothing_else_needs_a_gradient(tmp_path):
+    for source, retained in (
+        (JACOBIAN, "rows = [torch.autograd.grad(y[i], x, retain_graph=True)[0] for i in range(3)]"),
+        (ONLY_ONE_LEAF, "(h * i).sum().backward(retain_graph=True)"),
+    ):
+        found, words = fixes(tmp_path, source)
+        assert [do for do, _ in found] == ["recompute", "retain"]
+        assert found[1][1] == retained
+        assert "Not retain_graph" not in words
+
+
+def test_a_changed_line_is_python(tmp_path):
+    found, _ = fixes(tmp_path, THREAD)
+    for _, code in found:
+        compile(code, "advice", "exec")
+
+
+def test_a_state_that_was_retained_over_a_step_is_to_be_detached(tmp_path):
+    found, words = fixes(tmp_path, RETAINED_STATE)
+    assert found == [("detach", "h = h.detach()")]
+    assert "leave retain_graph out" in words
+
+
+def test_losses_run_backward_in_a_loop_are_to_be_added(tmp_path):
+    found, _ = fixes(tmp_path, LOSSES_IN_A_LOOP)
+    assert found[0][0] == "add"
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new"),
+    [
+        (JACOBIAN, "(y[i], x)", "(y[i], x, retain_graph=True)"),
+        (
+            RETAINED_STATE,
+            "(retain_graph=True)\n    opt.step()",
+            "()\n    opt.step()\n    h = h.detach()",
+        ),
+        (
+            LOSSES_IN_A_LOOP,
+            "for l in losses:\n    l.backward()",
+            "sum(losses).backward()",
+        ),
+    ],
+)
+def test_the_script_runs_once_the_change_is_made(tmp_path, source, old, new):
+    assert old in source
+    script = tmp_path / f"script_{len(list(tmp_path.iterdir()))}.py"  # linecache knows the last
+    script.write_text(source.replace(old, new))
+    report, _ = run(script)
+    assert report["error"] is None
