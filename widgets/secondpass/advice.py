@@ -161,6 +161,9 @@ def _computed_once(failure: Failure, name: str) -> tuple[Fix, ...]:
     )
     line, at = None, place
     is_function = made is not None and name == made.place.function.rpartition(".")[2]
+    if is_function:  # the line is right, but something keeps what it once returned
+        why = f"let `{name}` compute it anew in every pass: an old result was handed out again"
+        recompute = Fix.at("recompute", place, "", why)
     is_tensor = held is None or held.kind in ("variable", "object")
     code = stored[1] if stored is not None and is_tensor else ""
     if not code and made is not None and name and is_tensor and not is_function:
