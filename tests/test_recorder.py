@@ -471,3 +471,20 @@ def test_slots_that_share_a_storage_have_one_number():
     slots = [slot for node in recording.to_dict()["nodes"].values() for slot in node["slots"]]
     assert len(slots) == 3
     assert len({slot["storage"] for slot in slots}) == 1
+
+
+def test_fifty_passes_keep_nothing_but_their_frames():
+    def tensors():
+        gc.collect()
+        return sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
+
+    x = leaf()
+    y = (x**2).exp()
+    recording = follow([y])
+    y.backward(retain_graph=True)
+    after_one = tensors()
+    for _ in range(49):
+        y.backward(retain_graph=True)
+    assert tensors() == after_one
+    assert recording.frames[-1].held == recording.frames[4].held
+    assert len(recording.frames) == 50 * 5
