@@ -19,3 +19,8 @@ def _execute_cell_input(
 
 
 RunningKernel.execute_cell_input = _execute_cell_input
+
+
+def pytest_collection_modifyitems(items):
+    """Run the browser tests last: Playwright's event loop runs on, and asyncio.run wants none."""
+    items.sort(key=lambda item: item.nodeid.startswith("tests/browser/"))
