@@ -21,13 +21,11 @@ from secondpass.reader import GraphReader, read_graph
 
 pytest.importorskip("expecttest", reason="torch's op database needs it")
 
-SAMPLES = 2
-"""Samples of each op and dtype: the first ones are the plainest."""
+DTYPES = {torch.float32: 2, torch.complex64: 1}
+"""Samples of each op: the first ones are the plainest."""
 
 AT_LEAST = 500
 """Differentiable ops, counted once each whatever their samples."""
-
-DTYPES = (torch.float32, torch.complex64)
 
 
 @dataclass(frozen=True)
@@ -113,12 +111,12 @@ def cases() -> tuple[Case, ...]:
         if not op.supports_autograd:
             continue
         name = f"{op.name}{f' ({op.variant_test_name})' if op.variant_test_name else ''}"
-        for dtype in DTYPES:
+        for dtype, count in DTYPES.items():
             if not op.supports_dtype(dtype, "cpu"):
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                samples = list(islice(op.sample_inputs("cpu", dtype, requires_grad=True), SAMPLES))
+                samples = list(islice(op.sample_inputs("cpu", dtype, requires_grad=True), count))
             for number, sample in enumerate(samples):
                 for function, suffix in ((op, ""), (op.inplace_variant, "_")):
                     if function is not None:
@@ -253,7 +251,7 @@ def test_a_first_and_a_second_pass_stop_where_it_is_said():
         return check_stop(after, reading, Oracle(roots), roots)
 
     said = check_all(check)
-    assert said["stops"] > 1_000 and said["passes"] > 500
+    assert said["stops"] > 1_000 and said["passes"] > 400
     # Copies of views that were written to, and torch's own Functions in Python.
     assert said["unknown"] < 0.05 * said.total()
 

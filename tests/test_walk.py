@@ -141,7 +141,7 @@ def in_small_thread(work):
 """
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", ["show", "record"])
 def test_a_chain_of_a_million(look):
     """It is shown in part, in bounded time, and dies quietly, at once or with the interpreter."""
     out = run(
@@ -184,7 +184,7 @@ in_small_thread(work)
 
 
 @pytest.mark.parametrize("where", ["work()", "in_small_thread(work)"])
-@pytest.mark.parametrize("step", [1, 60])
+@pytest.mark.parametrize("step", [5, 60])
 @pytest.mark.parametrize("look", ["read", "show"])
 def test_a_graph_that_is_shown_again_and_again_while_it_grows(where, look, step):
     """A loop that never detaches, shown every round; each look alone is short enough."""
@@ -193,7 +193,7 @@ def test_a_graph_that_is_shown_again_and_again_while_it_grows(where, look, step)
         + f"""
 def work():
     h = torch.ones(1, requires_grad=True)
-    for _ in range({200 if look == "show" else 20_000 // step}):
+    for _ in range({120 if look == "show" else 20_000 // step}):
         for _ in range({step}):
             h = h + 1
         {"graph = read_graph([h])" if look == "read" else "graph = show(h).graph"}
@@ -207,7 +207,7 @@ def work():
 {where}
 """
     )
-    small = look == "show" and step == 1
+    small = look == "show" and step == 5
     assert small or "could crash Python when that graph dies" in out
     assert out.endswith("None 1\n")
 
@@ -244,7 +244,7 @@ def test_views_of_views_and_cycles():
         + """
 import warnings
 warnings.simplefilter("ignore")
-for _ in range(50):
+for _ in range(15):
     x = torch.ones(4, requires_grad=True)
     y = x * 1
     for _ in range(200):
