@@ -35,7 +35,7 @@ random_programs = settings(
 
 ENGINE = Variable._execution_engine
 TWICE = "backward through the graph a second time"
-CHANGED = "modified by an inplace operation"
+CHANGED = "inplace operation"  # so it is said of a tensor, and of a view whose base was changed
 
 
 def nodes_of(roots) -> list:
