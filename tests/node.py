@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-WIDGET = Path(__file__).parents[1] / "widgets/secondpass/static/widget.js"
+WIDGET = Path(__file__).parents[1] / "widgets/secondpass/picture/static/widget.js"
 
 
 def node_program() -> str:

@@ -144,7 +144,7 @@ class Given:
 
     @property
     def graph(self) -> Any:
-        from secondpass.graph import Edge, Graph, Leaf, Node, Root
+        from secondpass.reading.graph import Edge, Graph, Leaf, Node, Root
 
         data = self.data
         return Graph(

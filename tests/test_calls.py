@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.autograd.variable import Variable
 
-from secondpass import calls
+from secondpass.hearing import calls
 
 
 class Notebook:
@@ -117,7 +117,7 @@ def test_a_warning_of_the_engine_reads_as_without_us(flags):
     def run(listen):
         code = f"""
 import torch
-from secondpass import calls
+from secondpass.hearing import calls
 class Quiet:
     def begin(self, call): pass
     def end(self, call): pass

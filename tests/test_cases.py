@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from secondpass import listening, loading
+from secondpass.explaining import listening
+from secondpass.hearing import loading
 
 HERE = Path(__file__).parent / "cases"
 FOLDERS = (HERE, HERE / "more")

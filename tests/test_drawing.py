@@ -12,14 +12,14 @@ import pytest
 
 from benchmarks.workloads import gpt, resnet50
 from sample import carried, chain, frame, node, sample
-from secondpass import layout
-from secondpass.data import complete
-from secondpass.drawing import draw, plan
-from secondpass.fitting import cells
-from secondpass.grouping import BOXES, CHILDREN
-from secondpass.recording import follow
-from secondpass.state import state_at
-from secondpass.views import view_of
+from secondpass.picture import layout
+from secondpass.picture.data import complete
+from secondpass.picture.drawing import draw, plan
+from secondpass.picture.fitting import cells
+from secondpass.picture.grouping import BOXES, CHILDREN
+from secondpass.picture.state import state_at
+from secondpass.picture.views import view_of
+from secondpass.replay.recording import follow
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from ops import OPS, leaves
-from secondpass import saved
-from secondpass.reader import read_graph
-from secondpass.walk import gradient_node, walk
+from secondpass.reading import saved
+from secondpass.reading.reader import read_graph
+from secondpass.reading.walk import gradient_node, walk
 
 
 def live_nodes(y):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import secondpass as sp
-from secondpass import exercises
+from secondpass.teaching import exercises
 
 NOT_ANSWERED = "Not answered yet."
 RIGHT = "Right."

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from secondpass import advice, explanation, report, snippets
-from secondpass.failure import Failure
-from secondpass.history import Heard
-from secondpass.holders import Held
-from secondpass.lines import Made
-from secondpass.places import Place, set_source
-from secondpass.report import Carrier, Explanation, Fix, Notice, StoppedIn
+from secondpass.explaining import advice, explanation, report, snippets
+from secondpass.explaining.failure import Failure
+from secondpass.explaining.history import Heard
+from secondpass.explaining.holders import Held
+from secondpass.explaining.report import Carrier, Explanation, Fix, Notice, StoppedIn
+from secondpass.hearing.lines import Made
+from secondpass.reading.places import Place, set_source
 
 FILE = "/home/me/facts.py"
 MESSAGE = "Trying to backward through the graph a second time"

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import secondpass as sp
-from secondpass.names import names_now, names_of
-from secondpass.reader import read_graph
+from secondpass.reading.names import names_now, names_of
+from secondpass.reading.reader import read_graph
 
 
 def leaf(value=2.0):

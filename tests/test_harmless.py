@@ -18,8 +18,8 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from models import MODELS
-from secondpass.reader import read_graph
-from secondpass.recording import follow, record
+from secondpass.reading.reader import read_graph
+from secondpass.replay.recording import follow, record
 
 
 def gradients(make, around=None, passes=1):
@@ -165,7 +165,7 @@ def test_nothing_is_kept_alive(how):
 
 
 def test_a_recording_that_nobody_holds_hears_nothing():
-    from secondpass import calls
+    from secondpass.hearing import calls
 
     x = torch.tensor([2.0], requires_grad=True)
     y = x**2
@@ -178,7 +178,7 @@ def test_a_recording_that_nobody_holds_hears_nothing():
 
 @pytest.mark.parametrize("raised", [ZeroDivisionError, KeyboardInterrupt])
 def test_an_exception_in_the_middle_leaves_no_hook_behind(raised):
-    from secondpass import calls
+    from secondpass.hearing import calls
 
     x = torch.tensor([2.0], requires_grad=True)
     h = x * 3
@@ -461,7 +461,7 @@ def live_tensors():
 
 
 def test_a_thousand_views_and_recordings_leave_nothing():
-    from secondpass import calls
+    from secondpass.hearing import calls
 
     def once(number):
         x = torch.ones(64, requires_grad=True)
@@ -542,7 +542,7 @@ def python(code, **environment):
 def test_a_fork_of_a_watching_process():
     out = python("""
         import os, torch
-        from secondpass.recording import follow
+        from secondpass.replay.recording import follow
         torch.set_num_threads(1)
         x = torch.ones(3, requires_grad=True)
         y = (x * 3).sum()
@@ -564,7 +564,7 @@ def test_a_fork_of_a_watching_process():
 def test_a_data_loader_with_workers():
     out = python("""
         import torch
-        from secondpass.recording import record
+        from secondpass.replay.recording import record
         data = torch.utils.data.TensorDataset(torch.arange(8.0))
         w = torch.ones(1, requires_grad=True)
         with record() as recording:
@@ -585,7 +585,7 @@ def test_ddp_on_gloo(how, tmp_path):
         import torch.multiprocessing as mp
         from contextlib import nullcontext
         from torch.nn.parallel import DistributedDataParallel
-        from secondpass.recording import follow, record
+        from secondpass.replay.recording import follow, record
 
         def work(rank):
             store = os.environ["STORE"]
@@ -625,7 +625,7 @@ def test_ddp_on_gloo(how, tmp_path):
 
 
 def test_an_error_of_ours_inside_a_pass_does_not_end_it(monkeypatch):
-    from secondpass import hooks
+    from secondpass.replay import hooks
 
     def broken(gradient):
         raise ZeroDivisionError("ours")

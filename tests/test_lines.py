@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from secondpass import line_log, lines, loading, marks
+from secondpass.hearing import line_log, lines, loading, marks
 
 FILE = "/home/me/program.py"
 

@@ -13,7 +13,10 @@ import torch
 from torch import nn
 from torch.autograd.variable import Variable
 
-from secondpass import calls, holders, lines, listening, loading, record, report, walk
+from secondpass import record
+from secondpass.explaining import holders, listening, report
+from secondpass.hearing import calls, lines, loading
+from secondpass.reading import walk
 
 FILE = "/home/me/script.py"
 
@@ -158,7 +161,8 @@ def test_deep_graphs_do_not_crash_now_or_later():
     out = python(
         """
         import torch
-        from secondpass import listening, loading
+        from secondpass.explaining import listening
+        from secondpass.hearing import loading
         listening.start()
         loading.install_marks()
         code = '''
@@ -228,13 +232,14 @@ def test_without_a_private_name_it_says_less_and_does_not_raise(name):
     """The sequence numbers, then the saved slots: each switched off in turn."""
     switch = {
         "numbers": "del torch._C._autograd._get_sequence_nr",
-        "slots": "import secondpass.saved as saved; saved._raw_names = lambda kind: ()",
+        "slots": "import secondpass.reading.saved as saved; saved._raw_names = lambda kind: ()",
     }[name]
     out = python(
         f"""
         import torch
         {switch}
-        from secondpass import listening, loading
+        from secondpass.explaining import listening
+        from secondpass.hearing import loading
         listening.start()
         loading.install_marks()
         code = "x = torch.ones(1, requires_grad=True)\\ny = x**2\\ny.backward()\\ny.backward()\\n"

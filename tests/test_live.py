@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import secondpass as sp
-from secondpass import calls, live
+from secondpass.hearing import calls
+from secondpass.picture import live
 
 
 def leaf(value=2.0):

@@ -16,8 +16,8 @@ from itertools import islice
 import pytest
 import torch
 
-from secondpass import saved
-from secondpass.reader import GraphReader, read_graph
+from secondpass.reading import saved
+from secondpass.reading.reader import GraphReader, read_graph
 
 pytest.importorskip("expecttest", reason="torch's op database needs it")
 

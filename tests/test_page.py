@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 import pytest
 
 from sample import Given, sample
-from secondpass import layout
-from secondpass.page import save
-from secondpass.widget import AutogradGraph
+from secondpass.picture import layout
+from secondpass.picture.page import save
+from secondpass.picture.widget import AutogradGraph
 
 
 class Parts(HTMLParser):

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from secondpass.playground import Playground
-from secondpass.snippet import (
+from secondpass.teaching.playground import Playground
+from secondpass.teaching.snippet import (
     BETWEEN,
     EXPRESSIONS,
     FUNCTIONS,

@@ -9,9 +9,10 @@ import pytest
 START = """
 import warnings
 import torch
-from secondpass import calls, line_log, lines, reader, saved, unheard, walk
-from secondpass.reader import read_graph
-from secondpass.recording import follow, record
+from secondpass.hearing import calls, line_log, lines
+from secondpass.reading import reader, saved, unheard, walk
+from secondpass.reading.reader import read_graph
+from secondpass.replay.recording import follow, record
 
 def make():
     x = torch.tensor([2.0], requires_grad=True)
@@ -163,7 +164,7 @@ print([node.title for node in recording.graph.nodes], recording.graph.stops_at)
         before="""
 import torch
 del torch._C._autograd._get_sequence_nr
-from secondpass.recording import record
+from secondpass.replay.recording import record
 """,
     )
     assert out == "['Exp'] n0\n"

@@ -17,11 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from torch.autograd.variable import Variable
 
 from programs import Watcher, execute, programs
-from secondpass import calls, saved
-from secondpass.graph import UNKNOWN, Graph
-from secondpass.reader import read_graph
-from secondpass.recording import follow, record
-from secondpass.walk import gradient_node
+from secondpass.hearing import calls
+from secondpass.reading import saved
+from secondpass.reading.graph import UNKNOWN, Graph
+from secondpass.reading.reader import read_graph
+from secondpass.reading.walk import gradient_node
+from secondpass.replay.recording import follow, record
 
 MORE = int(os.environ.get("SECONDPASS_PROGRAMS", "0"))
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from secondpass.recorder import FRAME_LIMIT
-from secondpass.recording import follow, record
+from secondpass.replay.recorder import FRAME_LIMIT
+from secondpass.replay.recording import follow, record
 
 
 def leaf(value=2.0):

@@ -9,13 +9,13 @@ import pytest
 
 from node import run_module
 from sample import carried, chain, frame, node, sample
-from secondpass.boundary import boundary, possible
-from secondpass.data import complete
-from secondpass.fitting import cells, clean, cut
-from secondpass.saved import bytes_text
-from secondpass.state import Stack, failed_way, slot_state, state_at
-from secondpass.stills import segments
-from secondpass.words import group_words, leaves_words, slot_words, sum_words
+from secondpass.picture.boundary import boundary, possible
+from secondpass.picture.data import complete
+from secondpass.picture.fitting import cells, clean, cut
+from secondpass.picture.state import Stack, failed_way, slot_state, state_at
+from secondpass.picture.stills import segments
+from secondpass.picture.words import group_words, leaves_words, slot_words, sum_words
+from secondpass.reading.saved import bytes_text
 
 
 def test_a_slot_is_held_then_kept_then_freed():

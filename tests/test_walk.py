@@ -7,8 +7,8 @@ import textwrap
 import pytest
 import torch
 
-from secondpass.reader import read_graph
-from secondpass.walk import DEPTH_LIMIT, LOOKED_AT_LIMIT, NODE_LIMIT, walk
+from secondpass.reading.reader import read_graph
+from secondpass.reading.walk import DEPTH_LIMIT, LOOKED_AT_LIMIT, NODE_LIMIT, walk
 
 
 def run(code: str) -> str:
@@ -44,7 +44,7 @@ def test_a_shared_node_comes_once():
 @pytest.mark.parametrize("length", [10_000, 100_000])
 def test_a_long_chain_is_shown_in_part_and_dies_quietly(length):
     out = run(f"""
-        import time, torch, secondpass.reader
+        import time, torch, secondpass.reading.reader
         x = torch.ones(1, requires_grad=True)
         y = x
         for _ in range({length}):
@@ -65,7 +65,7 @@ def test_a_long_chain_is_shown_in_part_and_dies_quietly(length):
 def test_a_graph_that_grows_under_many_looks_dies_quietly():
     """Each look is short, together they would reach all of a chain of 60,000 Nodes."""
     out = run("""
-        import torch, secondpass.walk as walk
+        import torch, secondpass.reading.walk as walk
         x = torch.ones(1, requires_grad=True)
         y, looks = x, 0
         for _ in range(1_000):
@@ -85,7 +85,7 @@ def test_a_graph_that_grows_under_many_looks_dies_quietly():
 def test_a_short_way_to_every_node_of_a_long_chain_does_not_deceive():
     """Every Node is two steps from the root, yet they lie in one chain."""
     out = run("""
-        import torch, secondpass.walk as walk
+        import torch, secondpass.reading.walk as walk
         h, parts = torch.ones(1, requires_grad=True), []
         for _ in range(20_000):
             h = h * 1.0
@@ -116,10 +116,10 @@ recording.to_dict()
 }
 START = """
 import gc, sys, threading, time, torch
-from secondpass.live import show as _show
-from secondpass.reader import read_graph
-from secondpass.recording import record
-from secondpass import walk
+from secondpass.picture.live import show as _show
+from secondpass.reading.reader import read_graph
+from secondpass.replay.recording import record
+from secondpass.reading import walk
 
 def show(y):
     view = _show(y)
@@ -216,7 +216,7 @@ def test_a_deep_graph_under_everything_at_once():
     out = run(
         START
         + """
-from secondpass import listening
+from secondpass.explaining import listening
 listening.start()
 with record() as recording:
     y = chain(50_000)

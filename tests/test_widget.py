@@ -14,8 +14,8 @@ import pytest
 
 from node import node_program
 from sample import Given, chain, frame, sample
-from secondpass import layout
-from secondpass.widget import AutogradGraph
+from secondpass.picture import layout
+from secondpass.picture.widget import AutogradGraph
 
 
 def test_repr_says_how_much_is_shown_and_where_it_stands():
@@ -144,7 +144,7 @@ def test_the_functions_of_the_module_in_node():
 
 def test_importing_the_drawing_needs_no_widget_library():
     code = (
-        "import sys, secondpass.drawing; "
+        "import sys, secondpass.picture.drawing; "
         "sys.exit(any(name.startswith(('ipywidgets', 'anywidget')) for name in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

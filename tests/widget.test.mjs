@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 // Node takes a .js file outside of a package for the old kind of module: a copy is a new one.
 const folder = mkdtempSync(join(tmpdir(), "secondpass-"));
 after(() => rmSync(folder, { recursive: true }));
-const source = fileURLToPath(new URL("../widgets/secondpass/static/widget.js", import.meta.url));
+const source = fileURLToPath(new URL("../widgets/secondpass/picture/static/widget.js", import.meta.url));
 copyFileSync(source, join(folder, "widget.mjs"));
 const widget = await import(join(folder, "widget.mjs"));
 

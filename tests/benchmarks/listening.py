@@ -16,7 +16,8 @@ from time import process_time
 import torch
 from torch import nn
 
-from secondpass import listening, loading
+from secondpass.explaining import listening
+from secondpass.hearing import loading
 
 HERE = Path(__file__).parent
 ROUNDS = 12

@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import listening as listening_benchmark
 import workloads
 
-from secondpass.live import show
-from secondpass.recording import record
+from secondpass.picture.live import show
+from secondpass.replay.recording import record
 
 ROUNDS = 7
 PEER_SECONDS = 120

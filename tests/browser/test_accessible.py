@@ -16,8 +16,8 @@ from playwright.sync_api import Browser
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sample import Given, carried, chain, frame, sample
-from secondpass.page import save
-from secondpass.widget import AutogradGraph
+from secondpass.picture.page import save
+from secondpass.picture.widget import AutogradGraph
 
 AXE = "axe-core@4.10.3"
 

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sample import Given, chain, frame, sample
-from secondpass.page import player, save
-from secondpass.widget import AutogradGraph
+from secondpass.picture.page import player, save
+from secondpass.picture.widget import AutogradGraph
 
 Open = Callable[..., Page]
 

@@ -10,19 +10,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from secondpass.exercises import check, predict
-    from secondpass.frames import Frame
-    from secondpass.graph import Edge, Graph, Leaf, Node, Root
+    from secondpass.explaining.listening import explain
+    from secondpass.explaining.report import Explanation
     from secondpass.ipython import load_ipython_extension, unload_ipython_extension
-    from secondpass.listening import explain
-    from secondpass.live import show
-    from secondpass.page import save
-    from secondpass.playground import Playground
-    from secondpass.reader import NoGraphError
-    from secondpass.recording import Recording, record
-    from secondpass.report import Explanation
-    from secondpass.saved import Slot
-    from secondpass.widget import AutogradGraph
+    from secondpass.picture.live import show
+    from secondpass.picture.page import save
+    from secondpass.picture.widget import AutogradGraph
+    from secondpass.reading.graph import Edge, Graph, Leaf, Node, Root
+    from secondpass.reading.reader import NoGraphError
+    from secondpass.reading.saved import Slot
+    from secondpass.replay.frames import Frame
+    from secondpass.replay.recording import Recording, record
+    from secondpass.teaching.exercises import check, predict
+    from secondpass.teaching.playground import Playground
 
 __version__ = "0.1.0"
 
@@ -30,25 +30,25 @@ __version__ = "0.1.0"
 # imported when it is first asked for. Nothing here may import torch: a script that sets
 # OMP_NUM_THREADS before its own ``import torch`` would find it set too late.
 _LATER = {
-    "AutogradGraph": "widget",
-    "Edge": "graph",
-    "Explanation": "report",
-    "Frame": "frames",
-    "Graph": "graph",
-    "Leaf": "graph",
-    "NoGraphError": "reader",
-    "Node": "graph",
-    "Playground": "playground",
-    "Recording": "recording",
-    "Root": "graph",
-    "Slot": "saved",
-    "check": "exercises",
-    "explain": "listening",
+    "AutogradGraph": "picture.widget",
+    "Edge": "reading.graph",
+    "Explanation": "explaining.report",
+    "Frame": "replay.frames",
+    "Graph": "reading.graph",
+    "Leaf": "reading.graph",
+    "NoGraphError": "reading.reader",
+    "Node": "reading.graph",
+    "Playground": "teaching.playground",
+    "Recording": "replay.recording",
+    "Root": "reading.graph",
+    "Slot": "reading.saved",
+    "check": "teaching.exercises",
+    "explain": "explaining.listening",
     "load_ipython_extension": "ipython",
-    "predict": "exercises",
-    "record": "recording",
-    "save": "page",
-    "show": "live",
+    "predict": "teaching.exercises",
+    "record": "replay.recording",
+    "save": "picture.page",
+    "show": "picture.live",
     "unload_ipython_extension": "ipython",
 }
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
-from secondpass import loading
+from secondpass.hearing import loading
 
 if TYPE_CHECKING:
-    from secondpass.report import Explanation
+    from secondpass.explaining.report import Explanation
 
 USAGE = "usage: python -m secondpass [--report FILE] [--html FILE] script.py|-m module [args]"
 
@@ -120,7 +120,7 @@ class Ending:
 
     def listen(self) -> None:
         """Begin to listen: torch has been loaded."""
-        from secondpass import listening
+        from secondpass.explaining import listening
 
         listening.start()
         if self._html is not None:
@@ -156,7 +156,7 @@ class Ending:
         """Print the explanation of the error that ended the program."""
         if not self._listens or os.getpid() != self._process:
             return
-        from secondpass import listening
+        from secondpass.explaining import listening
 
         explanation = listening.explain_error(error)
         if explanation is None:
@@ -171,7 +171,7 @@ class Ending:
             return  # a child that was forked
         report: dict[str, object] | None = None
         if self._listens:
-            from secondpass import listening
+            from secondpass.explaining import listening
 
             listening.stop()
             found = listening.last_words(self._error, self._explained)
@@ -196,7 +196,7 @@ class Ending:
 
 def _nothing_to_say(error: BaseException | None) -> dict[str, object]:
     """Return the report of a program that never loaded torch."""
-    from secondpass.report import Explanation
+    from secondpass.explaining.report import Explanation
 
     return Explanation(message="" if error is None else str(error)).to_dict()
 
@@ -205,15 +205,15 @@ def _write_page(path: str, words: str) -> None:
     """Write the explanation as a page, with the picture of the graph where there is one."""
     import html
 
-    from secondpass import listening
+    from secondpass.explaining import listening
 
     text = f"<pre>{html.escape(words)}</pre>"
     recording = listening.picture()
     if recording is None:
         whole = f'<!DOCTYPE html>\n<html lang="en">\n<meta charset="utf-8">\n{text}\n</html>\n'
     else:
-        from secondpass.page import page
-        from secondpass.widget import AutogradGraph
+        from secondpass.picture.page import page
+        from secondpass.picture.widget import AutogradGraph
 
         whole = page(AutogradGraph(recording)).replace("</h1>", f"</h1>\n{text}", 1)
     if path == "-":

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from secondpass import line_log, listening, loading, marks
-from secondpass.recording import Recording, record
-from secondpass.report import Explanation
+from secondpass.explaining import listening
+from secondpass.explaining.report import Explanation
+from secondpass.hearing import line_log, loading, marks
+from secondpass.replay.recording import Recording, record
 
 _undo: list[Callable[[], None]] = []
 
@@ -113,7 +114,7 @@ def _view() -> Any:
     recording = listening.picture()
     if recording is None:
         return None
-    from secondpass.widget import AutogradGraph
+    from secondpass.picture.widget import AutogradGraph
 
     return AutogradGraph(recording)
 

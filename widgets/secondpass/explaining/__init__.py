@@ -1,0 +1,1 @@
+"""Why a call failed, from what was heard: facts, then words and advice."""

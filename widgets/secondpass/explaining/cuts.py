@@ -1,0 +1,177 @@
+"""Where a graph was cut, a leaf was overwritten, a tensor with a graph was copied."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from types import FrameType
+
+import torch
+
+from secondpass.explaining import holders, report, sources
+from secondpass.explaining.dataflow import INDICES, ROUND, Reader, Scope
+from secondpass.explaining.failure import innermost_own
+from secondpass.explaining.history import Heard
+from secondpass.explaining.report import CalledAt, Carrier, Explanation, Fix
+from secondpass.explaining.switches import OFF, Cut, switch_in, switched_off_around
+from secondpass.hearing import writes
+from secondpass.hearing.calls import Call
+from secondpass.reading.places import is_own, own_frame, place_in
+
+
+def explain(call: Call, heard: Heard, frame: FrameType | None) -> Explanation:
+    """Explain a call whose roots have no graph."""
+    cut = _find(frame)
+    message = "" if call.error is None else str(call.error)
+    names = [name for name, one in holders.tensors_of(frame) if any(one is r for r in call.roots)]
+    name = min(names, key=len) if names else ""
+    return Explanation(
+        error=report.NO_GRAPH,
+        message=message,
+        failed_at=CalledAt(heard.number, heard.place),
+        cut_at=None if cut is None else cut.place,
+        carriers=(Carrier(name, heard.place.function),) if name and heard.place else (),
+        fix=_fix(cut, heard),
+        reached="" if cut is None else f"{cut.why[:1].upper()}{cut.why[1:]}.",
+        notes=()
+        if cut is not None
+        else (
+            "Where it was cut was not found: print .requires_grad of what the loss is computed "
+            "from, backwards, until it is True.",
+        ),
+    )
+
+
+def explain_leaf(error: BaseException) -> Explanation:
+    """Explain a leaf that was overwritten with gradients switched on."""
+    found = innermost_own(error.__traceback__)
+    place = None if found is None else found[0]
+    text = "" if place is None else sources.without_comment(place.code)
+    code = f"with torch.no_grad(): {text}" if text else ""
+    why = "an update by hand is not part of the computation: switch gradients off around it"
+    return Explanation(
+        error=report.LEAF_MODIFIED,
+        message=str(error),
+        failed_at=CalledAt(0, place),
+        modified_at=place,
+        fix=(Fix.at("no_grad", place, code, why),),
+    )
+
+
+def explain_copy(error: BaseException) -> Explanation:
+    """Explain a deepcopy that met a tensor with a graph."""
+    found = innermost_own(error.__traceback__)
+    place = None if found is None else found[0]
+    carriers = tuple(_copied(error))
+    name = carriers[0].name if carriers else ""
+    code = f"{name} = {name}.detach()" if name else ""
+    why = "before copying, keep the value without its graph (or compute it in forward, not once)"
+    return Explanation(
+        error=report.COPIED,
+        message=str(error),
+        failed_at=CalledAt(0, place),
+        carriers=carriers,
+        fix=(Fix.at("detach", place, code, why),),
+    )
+
+
+def _copied(error: BaseException) -> Iterator[Carrier]:
+    """Yield the name of the tensor that deepcopy met."""
+    traceback = error.__traceback__
+    tensor, own = None, None
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if frame.f_code.co_name == "__deepcopy__" and "self" in frame.f_locals:
+            inner = frame.f_locals["self"]
+            tensor = inner if isinstance(inner, torch.Tensor) else tensor
+        if is_own(frame.f_code.co_filename):
+            own = frame
+        traceback = traceback.tb_next
+    if tensor is None:
+        return
+    names = [name for name, one in holders.tensors_of(own, 1.0) if one is tensor]
+    where = own.f_code.co_qualname if own is not None else ""
+    for name in sorted(names, key=lambda one: (one.count("."), len(one))):
+        yield Carrier(name, where)
+
+
+def _fix(cut: Cut | None, heard: Heard) -> tuple[Fix, ...]:
+    if cut is None:
+        return (
+            Fix.at(
+                "requires-grad",
+                heard.place,
+                "",
+                "check that what should learn requires grad and that no step in between cuts "
+                "the graph (no_grad, detach, .item(), argmax, .data, numpy)",
+            ),
+        )
+    if cut.what in OFF:
+        return (_switch_on(cut),)
+    if cut.what == "checkpoint":
+        text = sources.without_comment(cut.place.code)
+        code = text.replace("use_reentrant=True", "use_reentrant=False")
+        return (
+            Fix.at(
+                "non-reentrant", cut.place, code, "or let the input of the checkpoint require grad"
+            ),
+        )
+    if cut.what == "frozen":
+        return (
+            Fix.at("requires-grad", cut.place, "", "leave those parameters trainable that learn"),
+        )
+    if cut.why in (INDICES, ROUND):
+        why = "use something that has a gradient: a softmax-weighted mean, or a loss on the scores"
+        return (Fix.at("differentiable", cut.place, "", why),)
+    if cut.what in ("tensor()", "as_tensor()"):
+        code = sources.without_comment(cut.place.code).replace(
+            f"torch.{cut.what[:-2]}", "torch.stack"
+        )
+        why = "torch.tensor() copies numbers only; torch.stack() keeps the graph of each"
+        return (Fix.at("stack", cut.place, code, why),)
+    return (
+        Fix.at("keep-graph", cut.place, "", f"leave {cut.what} out where the loss is computed"),
+    )
+
+
+def _switch_on(cut: Cut) -> Fix:
+    code = cut.place.code
+    if code.startswith("@"):
+        why = "take the decorator off, or run what is to be learned outside this function"
+        return Fix.at("enable-grad", cut.place, "", why)
+    if code.startswith(("with", "async")):
+        why = "move the forward pass that is to be learned from out of this block"
+        return Fix.at("enable-grad", cut.place, "", why)
+    why = "only around the evaluation: at its end, gradients are on again by themselves"
+    return Fix.at("enable-grad", cut.place, "with torch.no_grad():", why)
+
+
+def _find(frame: FrameType | None) -> Cut | None:
+    own = own_frame(frame)
+    if own is None:
+        return None
+    if not torch.is_grad_enabled():
+        found = switched_off_around(own)
+        if found is not None:
+            return found
+        place = writes.switched_off_at() or switch_in(own)
+        return None if place is None else Cut(place, "gradients were switched off", "no_grad")
+    place = place_in(own.f_code, own.f_lineno)
+    statement = sources.statement_at(place)
+    value = _differentiated(statement)
+    if value is None:
+        return None
+    reader = Reader()
+    return reader.cut_in(value, Scope.of_frame(own)) or reader.frozen
+
+
+def _differentiated(statement: ast.stmt | None) -> ast.expr | None:
+    """Return the loss in ``loss.backward()`` or ``torch.autograd.grad(loss, …)``."""
+    for node in ast.walk(statement) if statement is not None else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            text = sources.text_of(node.func)
+            if text.endswith("autograd.backward") or node.func.attr == "grad":
+                return node.args[0] if node.args else None
+            if node.func.attr == "backward":
+                return node.func.value
+    return None

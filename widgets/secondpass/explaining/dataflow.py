@@ -1,0 +1,420 @@
+"""Follow a value backwards through the person's source, to what cut it off from the parameters.
+
+A tensor without a graph has no history to walk; the source that computed it has. The values that
+the frames still hold help: a variable that requires grad was not cut.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+from secondpass.explaining import sources
+from secondpass.explaining.switches import Cut, called, cut_at, decorated_off, off_around
+from secondpass.reading.places import Place, is_own, own_frame, place_in
+
+_DEEPEST = 40
+_UNSEEN = object()
+INDICES = "gives whole numbers (positions): they have no gradient"
+_PLAIN = "gives a plain Python number: the graph ends there"
+_DETACHED = "gives the value without its graph"
+ROUND = "turns it into whole numbers: they have no gradient"
+_CUTS = {
+    "argmax": INDICES, "argmin": INDICES, "argsort": INDICES, "nonzero": INDICES,
+    "multinomial": INDICES, "searchsorted": INDICES, "bucketize": INDICES,
+    "item": _PLAIN, "tolist": _PLAIN, "numpy": _DETACHED, "detach": _DETACHED,
+    "detach_": _DETACHED, "data": _DETACHED, "sample": _DETACHED,
+    "long": ROUND, "int": ROUND, "bool": ROUND, "byte": ROUND, "short": ROUND,
+    "eq": ROUND, "ne": ROUND, "gt": ROUND, "lt": ROUND, "ge": ROUND, "le": ROUND,
+    "isclose": ROUND, "count_nonzero": ROUND, "bincount": ROUND, "one_hot": ROUND,
+    "bernoulli": _DETACHED, "from_numpy": _DETACHED,
+}  # fmt: skip
+_COPIES = {"tensor", "Tensor", "FloatTensor", "as_tensor", "array", "asarray", "Variable"}
+_NUMBERS = {"float", "int", "bool", "round"}
+_GROWS = {"append", "appendleft", "extend", "insert", "add"}
+_INDEXED = {"max", "min", "topk", "sort", "mode", "median", "kthvalue", "cummax", "cummin"}
+
+
+class Scope:
+    """A function that ran, as source, and what is known of its variables."""
+
+    def __init__(
+        self,
+        tree: ast.AST,
+        place: Place,
+        values: dict[str, Any],
+        module: dict[str, Any],
+        outer: Scope | None,
+        arguments: dict[str, ast.expr] | None = None,
+    ) -> None:
+        self.tree, self.place, self.values, self.module = tree, place, values, module
+        self.outer = outer  # who called it
+        self.arguments = arguments or {}
+
+    @classmethod
+    def of_frame(cls, frame: FrameType) -> Scope:
+        """Return what is known of a running function, and of those that called it."""
+        place = place_in(frame.f_code, frame.f_lineno)
+        back = own_frame(frame.f_back)
+        outer = cls.of_frame(back) if back is not None else None
+        tree = sources.function_at(place) or ast.Module([], [])
+        scope = cls(tree, place, dict(frame.f_locals), frame.f_globals, outer)
+        if outer is not None:
+            call = _call_to(sources.statement_at(outer.place), getattr(tree, "name", ""))
+            scope.arguments = _bound(tree, call)
+        return scope
+
+    def value_of(self, node: ast.expr) -> Any:
+        """Return what a plain name or attribute holds now, or `_UNSEEN`."""
+        if isinstance(node, ast.Name):
+            for table in (self.values, self.module, vars(__import__("builtins"))):
+                if node.id in table:
+                    return table[node.id]
+            return _UNSEEN
+        if isinstance(node, ast.Attribute):
+            base = self.value_of(node.value)
+            if base is _UNSEEN:
+                return _UNSEEN
+            if isinstance(base, types.ModuleType | type):
+                return getattr(base, node.attr, _UNSEEN)
+            inner = getattr(base, "__dict__", {})
+            if node.attr in inner:
+                return inner[node.attr]
+            if isinstance(base, torch.nn.Module):
+                for table in (base._modules, base._parameters, base._buffers):
+                    if node.attr in table:
+                        return table[node.attr]
+            return inspect.getattr_static(base, node.attr, _UNSEEN)
+        return _UNSEEN
+
+
+class Reader:
+    """Reads backwards from an expression to what cut it off from the parameters."""
+
+    def __init__(self) -> None:
+        self.frozen: Cut | None = None
+        self._seen: set[tuple[int, int]] = set()
+        self._depth = 0
+        self._positions: set[int] = set()  # calls of which the second result is meant
+
+    def cut_in(self, node: ast.expr, scope: Scope) -> Cut | None:
+        """Return the last cut on the way to an expression's value, None where none is found."""
+        key = id(node), scope.place.line
+        if key in self._seen or self._depth > _DEEPEST or not isinstance(node, ast.expr):
+            return None
+        self._seen.add(key)
+        self._depth += 1
+        try:
+            return self._cut_in(node, scope)
+        finally:
+            self._depth -= 1
+
+    def _cut_in(self, node: ast.expr, scope: Scope) -> Cut | None:
+        if isinstance(node, ast.Name):
+            return self._name(node, scope)
+        if isinstance(node, ast.Call):
+            return self._call(node, scope)
+        if isinstance(node, ast.Attribute):
+            if node.attr in ("data", "indices") and self._may_learn(node.value, scope):
+                why = _DETACHED if node.attr == "data" else INDICES
+                return self._at(node, scope, why, f".{node.attr}")
+            return self._attribute(node, scope) or self.cut_in(node.value, scope)
+        if isinstance(node, ast.Subscript):
+            value = node.value
+            index = node.slice
+            if isinstance(value, ast.Call) and called(value) in _INDEXED:
+                if isinstance(index, ast.Constant) and index.value == 1:
+                    return self._at(node, scope, INDICES, f"{called(value)}(…)[1]")
+            return self.cut_in(value, scope)
+        if isinstance(node, ast.Compare) and self._any_may_learn(node, scope):
+            return self._at(node, scope, ROUND, "the comparison")
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                found = self.cut_in(child, scope)
+                if found is not None:
+                    return found
+        return None
+
+    def _name(self, node: ast.Name, scope: Scope) -> Cut | None:
+        value = scope.values.get(node.id, _UNSEEN)
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            return None
+        stores = list(self._stores(node.id, scope, node.lineno))
+        for statement, taken in stores:
+            place = self._place(statement, scope)
+            inner = self.cut_in(taken, scope)
+            if inner is not None:
+                return inner
+            off = off_around(place)
+            if off is not None and self._any_may_learn(taken, scope):
+                return off
+        if not stores and node.id in scope.arguments and scope.outer is not None:
+            return self.cut_in(scope.arguments[node.id], scope.outer)
+        return None
+
+    def _stores(self, name: str, scope: Scope, before: int) -> Iterator[tuple[ast.stmt, ast.expr]]:
+        """Yield what a variable was given, the last before a line first."""
+        found = []
+        for statement in _statements(scope.tree):
+            taken = getattr(statement, "value", None) or getattr(statement, "iter", None)
+            names = [getattr(one, "id", None) for one in sources.targets_of(statement)]
+            if isinstance(taken, ast.Call) and called(taken) in _GROWS and taken.args:
+                names = [getattr(getattr(taken.func, "value", None), "id", None)]
+                taken = taken.args[-1]
+            if name in names and isinstance(taken, ast.expr):
+                found.append((statement, taken))
+                self._note_positions(statement, taken, name)
+        earlier = [one for one in found if one[0].lineno <= before]
+        yield from (earlier or found)[::-1]
+
+    def _note_positions(self, statement: ast.stmt, taken: ast.expr, name: str) -> None:
+        """Note ``_, pick = scores.max(1)``: the second of such a pair are positions."""
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if isinstance(target, ast.Tuple) and isinstance(taken, ast.Call):
+            second = target.elts[1] if len(target.elts) == 2 else None
+            if called(taken) in _INDEXED and getattr(second, "id", None) == name:
+                self._positions.add(id(taken))
+
+    def _attribute(self, node: ast.Attribute, scope: Scope) -> Cut | None:
+        """Follow ``self.x`` to where the class stores it."""
+        value = scope.value_of(node)
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            return None
+        for statement in sources.stores_of(scope.place.file, node.attr):
+            targets = sources.targets_of(statement)
+            if any(isinstance(one, ast.Attribute) for one in targets):
+                taken = getattr(statement, "value", None)
+                place = self._place(statement, scope)
+                function = sources.function_at(place) or scope.tree
+                inner = Scope(function, place, {}, scope.module, None)
+                inner.values = {"self": scope.value_of(node.value)}
+                found = self.cut_in(taken, inner) if taken is not None else None
+                if found is not None:
+                    return found
+        return None
+
+    def _call(self, node: ast.Call, scope: Scope) -> Cut | None:
+        name = called(node)
+        inputs = [*node.args, *(one.value for one in node.keywords)]
+        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        known = None if receiver is None else scope.value_of(receiver)
+        is_method = receiver is not None and not isinstance(known, types.ModuleType)
+        operands = [receiver, *inputs] if is_method and receiver is not None else inputs
+        own = self._own_function(node, scope)
+        if id(node) in self._positions:
+            return self._first(operands, scope) or self._at(node, scope, INDICES, f"{name}()")
+        if own is None and name in _CUTS and any(self._may_learn(one, scope) for one in operands):
+            earlier = self._first(operands, scope)
+            return earlier or self._at(node, scope, _CUTS[name], f"{name}()")
+        if name in _COPIES or (name in _NUMBERS and not is_method):
+            if any(self._may_learn(one, scope) for one in inputs):
+                why = _PLAIN if name in _NUMBERS else _DETACHED
+                return self._first(inputs, scope) or self._at(node, scope, why, f"{name}()")
+        if name == "checkpoint" and _is_reentrant(node):
+            why = "a reentrant checkpoint has no graph when no input of it requires grad"
+            return self._at(node, scope, why, "checkpoint")
+        if own is not None:
+            return self._inside(own, node, scope) or self._first(inputs, scope)
+        module = scope.value_of(node.func)
+        if isinstance(module, torch.nn.Module):
+            self._see_frozen(module, scope)
+        return self._first(operands, scope)
+
+    def _first(self, values: list[ast.expr], scope: Scope) -> Cut | None:
+        for value in values:
+            found = self.cut_in(value, scope)
+            if found is not None:
+                return found
+        return None
+
+    def _inside(self, function: tuple[Any, Any], call: ast.Call, scope: Scope) -> Cut | None:
+        """Follow a call of the person's own function to what it returns."""
+        raw, owner = function
+        code = raw.__code__
+        first = place_in(code, code.co_firstlineno)
+        tree = _definition(first.file, code)
+        if tree is None:
+            return None
+        place = Place(first.file, code.co_firstlineno, first.code, code.co_qualname)
+        off = decorated_off(tree, place)
+        if off is not None:
+            return off
+        values = {} if owner is None else {"self": owner}
+        inner = Scope(tree, place, values, raw.__globals__, scope)
+        inner.arguments = _bound(tree, call, skip_self=owner is not None)
+        returned = [
+            one.value
+            for one in _statements(tree)
+            if isinstance(one, ast.Return) and one.value is not None
+        ]
+        if isinstance(tree, ast.Lambda):
+            returned = [tree.body]
+        for value in returned[::-1]:
+            found = self.cut_in(value, inner)
+            if found is not None:
+                return found
+            off = off_around(self._place(value, inner))
+            if off is not None:
+                return off
+        return None
+
+    def _own_function(self, call: ast.Call, scope: Scope) -> tuple[Any, Any] | None:
+        """Return the person's own function that a call runs, and its ``self``."""
+        value = scope.value_of(call.func)
+        owner = None
+        if isinstance(call.func, ast.Attribute):
+            base = scope.value_of(call.func.value)
+            if not isinstance(base, types.ModuleType | type) and base is not _UNSEEN:
+                owner = base
+        if isinstance(value, torch.nn.Module):
+            owner, value = value, type(value).forward
+        elif isinstance(value, types.MethodType):
+            owner, value = value.__self__, value.__func__
+        elif not isinstance(value, types.FunctionType | staticmethod) and callable(value):
+            method = inspect.getattr_static(type(value), "__call__", None)
+            if isinstance(method, types.FunctionType):
+                owner, value = value, method
+        value = inspect.unwrap(value) if callable(value) else value
+        if isinstance(value, types.FunctionType) and is_own(value.__code__.co_filename):
+            return value, owner
+        return None
+
+    # ---- could this have had a gradient?
+
+    def _may_learn(self, node: ast.expr, scope: Scope) -> bool:
+        value = scope.value_of(node)
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad:
+                return True
+            if isinstance(node, ast.Name):
+                return any(
+                    self._any_may_learn(taken, scope)
+                    for _, taken in self._stores(node.id, scope, node.lineno)
+                    if sources.text_of(taken) != node.id and taken is not node
+                )
+            return False
+        if isinstance(value, int | float | str | None):
+            return False
+        if isinstance(value, list | tuple | dict) and _holds_learning(value):
+            return True
+        if isinstance(node, ast.Name) and value is _UNSEEN:
+            return self._unseen_may_learn(node, scope)
+        return self._any_may_learn(node, scope) if not isinstance(node, ast.Name) else False
+
+    def _unseen_may_learn(self, node: ast.Name, scope: Scope) -> bool:
+        if node.id in scope.arguments and scope.outer is not None:
+            return self._any_may_learn(scope.arguments[node.id], scope.outer)
+        taken = [one for _, one in self._stores(node.id, scope, node.lineno)]
+        return any(self._any_may_learn(one, scope) for one in taken)
+
+    def _any_may_learn(self, node: ast.expr, scope: Scope, depth: int = 0) -> bool:
+        """Say whether anything in an expression has, or may have had, a gradient."""
+        if depth > 8:
+            return False
+        for one in ast.walk(node):
+            if not isinstance(one, ast.Name | ast.Attribute):
+                continue
+            value = scope.value_of(one)
+            if isinstance(value, torch.Tensor) and value.requires_grad:
+                return True
+            if isinstance(value, torch.nn.Module) and any(True for _ in value.parameters()):
+                return True
+            if isinstance(value, types.FunctionType) and is_own(value.__code__.co_filename):
+                return True
+            if isinstance(one, ast.Name) and (
+                value is _UNSEEN or (isinstance(value, torch.Tensor) and not value.is_leaf)
+            ):
+                if one.id in scope.arguments and scope.outer is not None:
+                    if self._any_may_learn(scope.arguments[one.id], scope.outer, depth + 1):
+                        return True
+            if (isinstance(one, ast.Name) and one is not node) or value is _UNSEEN:
+                if isinstance(one, ast.Name) and one.id not in scope.arguments:
+                    for _, taken in self._stores(one.id, scope, one.lineno):
+                        if taken is not node and self._any_may_learn(taken, scope, depth + 1):
+                            return True
+        return False
+
+    def _see_frozen(self, module: torch.nn.Module, scope: Scope) -> None:
+        parameters = list(module.parameters())
+        if not parameters or any(one.requires_grad for one in parameters) or self.frozen:
+            return
+        tree = sources.tree_of(scope.place.file)
+        for node in ast.walk(tree) if tree is not None else ():
+            text = sources.text_of(node) if isinstance(node, ast.Call | ast.Assign) else ""
+            if text.endswith(("requires_grad_(False)", "requires_grad = False")):
+                self.frozen = self._at(node, scope, "no parameter of it requires grad", "frozen")
+                return
+
+    def _at(self, node: ast.AST, scope: Scope, why: str, what: str) -> Cut:
+        return cut_at(scope.place, _line(node), why, what)
+
+    def _place(self, node: ast.AST, scope: Scope) -> Place:
+        return Place(scope.place.file, _line(node), "", scope.place.function)
+
+
+def _holds_learning(value: Any) -> bool:
+    items = value.values() if isinstance(value, dict) else value
+    return any(isinstance(one, torch.Tensor) and one.requires_grad for one in items)
+
+
+def _line(node: ast.AST) -> int:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.end_lineno or node.lineno
+    if isinstance(node, ast.Attribute):
+        return node.end_lineno or node.lineno
+    return int(getattr(node, "lineno", 0))
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Yield a function's own statements, not those of functions inside it."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.stmt):
+            yield child
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _statements(child)
+
+
+def _definition(file: str, code: types.CodeType) -> ast.AST | None:
+    tree = sources.tree_of(file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            if node.name == code.co_name and first == code.co_firstlineno:
+                return node
+        if isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
+            if node.lineno == code.co_firstlineno:
+                return node
+    return None
+
+
+def _call_to(statement: ast.stmt | None, name: str) -> ast.Call | None:
+    for node in ast.walk(statement) if statement is not None and name else ():
+        if isinstance(node, ast.Call) and called(node) == name:
+            return node
+    return None
+
+
+def _bound(tree: ast.AST, call: ast.Call | None, skip_self: bool = False) -> dict[str, ast.expr]:
+    """Return which expression each parameter of a function was given."""
+    arguments = getattr(tree, "args", None)
+    if call is None or not isinstance(arguments, ast.arguments):
+        return {}
+    names = [one.arg for one in [*arguments.posonlyargs, *arguments.args]]
+    if names[:1] == ["self"] or skip_self:
+        names = names[1:]
+    bound = dict(zip(names, call.args, strict=False))
+    bound.update((one.arg, one.value) for one in call.keywords if one.arg is not None)
+    return bound
+
+
+def _is_reentrant(call: ast.Call) -> bool:
+    given = [one.value for one in call.keywords if one.arg == "use_reentrant"]
+    return not given or not (isinstance(given[0], ast.Constant) and given[0].value is False)

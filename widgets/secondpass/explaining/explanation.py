@@ -1,0 +1,201 @@
+"""From the facts of a failed call to its explanation: pure functions over plain data."""
+
+from __future__ import annotations
+
+import re
+
+from secondpass.explaining import advice, report, snippets
+from secondpass.explaining.failure import Failure
+from secondpass.explaining.history import Heard
+from secondpass.explaining.report import CalledAt, Carrier, Explanation, StoppedIn
+from secondpass.reading.places import Place
+
+CARRIED = "carried"
+COMPUTED_ONCE = "computed-once"
+SHARED = "shared"
+SAME_ROOT = "same-root"
+NESTED = "nested"
+
+_MOST_CARRIERS = 5
+
+
+def explain(failure: Failure) -> Explanation:
+    """Draw the conclusions from the facts of a failed call."""
+    if failure.error == report.BACKWARD_TWICE:
+        return _second_time(failure)
+    return _modified(failure)
+
+
+def family_of(failure: Failure) -> str | None:
+    """Say how a freed graph came to be run through again; None where that is not known.
+
+    Asked in this order: was the call that freed made inside the one that failed, or both inside
+    one call? Was the line
+    that made the Node run again for this pass? Is anything in this pass younger than the call
+    that freed? Is it the same call, by its line?
+    """
+    freed_by = failure.freed_by or next(iter(failure.maybe_freed_by), None)
+    if freed_by is None:
+        return None
+    if freed_by.is_inside(failure.heard) or _are_siblings(freed_by, failure.heard):
+        return NESTED
+    if failure.made_again:
+        return CARRIED
+    if not failure.any_younger:
+        return SAME_ROOT if failure.same_root else SHARED
+    return COMPUTED_ONCE if _same_line(freed_by, failure.heard) else SHARED
+
+
+def carriers_of(failure: Failure) -> tuple[Carrier, ...]:
+    """Return the names that carried the old graph over, the likeliest first.
+
+    A name that the person's code reaches in few steps comes first; where nothing holds the
+    tensor by name, what the making line assigned to, and the function around it, are named.
+    """
+    found: list[Carrier] = []
+    freed_by = failure.freed_by
+    if freed_by is not None and family_of(failure) == NESTED:
+        inner = snippets.receiver(freed_by.place) if not _same_line(freed_by, failure.heard) else ""
+        if inner and freed_by.place is not None:
+            found.append(Carrier(inner, freed_by.place.function))
+    place = failure.heard.place
+    given = [] if place is None else snippets.parameters(place)
+    # The nearest to the boundary comes first; a parameter of the calling function after what the
+    # caller calls it, where it lives on.
+    for held in sorted(failure.carriers, key=lambda one: one.name in given):
+        carrier = Carrier(held.name, held.where)
+        if carrier not in found:
+            found.append(carrier)
+    for made in (failure.boundary, failure.made):
+        if made is None:
+            continue
+        for name in snippets.assigned_names(made.place):
+            carrier = Carrier(name, made.place.function)
+            if all(snippets.last_name(one.name) != snippets.last_name(name) for one in found):
+                found.append(carrier)
+    if not found and failure.made is not None:
+        function = failure.made.place.function.rpartition(".")[2]
+        if function.isidentifier():
+            found.append(Carrier(function, failure.made.place.function))
+    return tuple(found[:_MOST_CARRIERS])
+
+
+def _second_time(failure: Failure) -> Explanation:
+    family = family_of(failure)
+    carriers = carriers_of(failure)
+    freed_by = failure.freed_by
+    notes: list[str] = []
+    certain = {one.place for one in failure.maybe_freed_by}
+    if freed_by is None and len(certain) == 1:
+        freed_by = failure.maybe_freed_by[0]
+    elif freed_by is None and certain:
+        lines = sorted({one.line for one in failure.maybe_freed_by if one.line is not None})
+        notes.append(f"Freed by one of the calls on lines {', '.join(map(str, lines))}.")
+    if not failure.node:
+        notes.append(_not_found(failure))
+    elif failure.made is None:
+        notes.append(
+            "It was made before listening began, or by code that was not listened to: load "
+            "secondpass first, or run the whole script with python -m secondpass."
+        )
+    elif freed_by is None and not certain:
+        notes.append("Which call freed them is not known: it ran before listening began.")
+    fix = advice.second_time(failure, family, carriers, freed_by)
+    warning = advice.against_retaining(family, failure.optimizers)
+    return Explanation(
+        error=report.BACKWARD_TWICE,
+        message=failure.message,
+        family=family,
+        node=_node(failure),
+        freed_by=None if freed_by is None else CalledAt(freed_by.number, freed_by.place),
+        failed_at=CalledAt(failure.heard.number, failure.heard.place),
+        carriers=carriers,
+        path=failure.path,
+        updated_leaves=tuple(f"{name}.grad" for name in failure.updated),
+        fix=fix,
+        reached=_reached(failure, family, carriers, freed_by),
+        notes=tuple([*notes, *([warning] if warning else [])]),
+    )
+
+
+def _modified(failure: Failure) -> Explanation:
+    place = failure.modified_at
+    notes = []
+    if not failure.node:
+        notes.append(_not_found(failure))
+    elif place is None:
+        notes.append(
+            "Which line changed it was not seen: it may have been changed inside a library."
+        )
+    if failure.retained:
+        notes.append(
+            "retain_graph=True is the usual way to get here: it keeps a graph alive over a step "
+            "that changes what the graph has saved."
+        )
+    return Explanation(
+        error=report.MODIFIED,
+        message=failure.message,
+        node=_node(failure),
+        failed_at=CalledAt(failure.heard.number, failure.heard.place),
+        modified_at=place,
+        carriers=tuple(Carrier(one.name, one.where) for one in failure.carriers[:_MOST_CARRIERS]),
+        path=failure.path,
+        updated_leaves=tuple(f"{name}.grad" for name in failure.updated),
+        fix=advice.modified(failure),
+        notes=tuple(notes),
+    )
+
+
+def _node(failure: Failure) -> StoppedIn | None:
+    if not failure.node:
+        return None
+    made = failure.made
+    return StoppedIn(failure.node, failure.slots, None if made is None else made.place)
+
+
+def _not_found(failure: Failure) -> str:
+    return failure.left_out or "The Node in which it stopped was not found in the graph."
+
+
+def _reached(
+    failure: Failure, family: str | None, carriers: tuple[Carrier, ...], freed_by: Heard | None
+) -> str:
+    """Say in a sentence how the Node came to be reached again."""
+    name = f"`{snippets.variable(carriers[0].name)}`" if carriers else "a tensor without a name"
+    if family == CARRIED:
+        return f"It was reached again through {name}: made in an earlier round, used in this one."
+    if family == COMPUTED_ONCE:
+        return f"It was reached again through {name}: computed once, used by every pass."
+    if family == SHARED:
+        return f"It was reached again through {name}: both calls share what is behind it."
+    if family == SAME_ROOT:
+        return f"Both calls run through the same result, {name}: nothing was computed in between."
+    if family == NESTED and freed_by is not None:
+        if freed_by.is_inside(failure.heard):
+            return f"The call that freed it ran inside this one; both go through {name}."
+        return f"Both calls ran inside one other (a checkpoint's, a hook's), and share {name}."
+    return f"It was reached again through {name}." if carriers else ""
+
+
+def _are_siblings(one: Heard, other: Heard) -> bool:
+    return one.parent is not None and one.parent is other.parent
+
+
+def _same_line(one: Heard, other: Heard) -> bool:
+    return _where(one.place) == _where(other.place)
+
+
+def _where(place: Place | None) -> tuple[str, int] | None:
+    return None if place is None else (place.file, place.line)
+
+
+def short_name(name: str) -> str:
+    """Return a Node's name without the noise: ``Pow`` for ``PowBackward0``.
+
+    Examples
+    --------
+    >>> short_name("PowBackward0"), short_name("torch::autograd::CopySlices")
+    ('Pow', 'CopySlices')
+    """
+    name = name.rpartition("::")[2]
+    return re.sub(r"Backward\d*$", "", name) or name

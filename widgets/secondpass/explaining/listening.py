@@ -1,0 +1,258 @@
+"""Listen to a whole program: lines and calls, cheap enough to leave on; explain what fails.
+
+`start` and `stop` are counted, so that several may listen. Everything is undone by `stop`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from secondpass.explaining import cuts, explanation, failure, history, holders, pictures, report
+from secondpass.explaining.history import Heard
+from secondpass.explaining.notices import Notices
+from secondpass.explaining.report import Explanation
+from secondpass.hearing import calls, line_log, lines, writes
+from secondpass.hearing.calls import Call
+from secondpass.reading import walk
+from secondpass.replay.recording import Recording
+
+SHARE = 0.015
+"""Of the time that passes, so much may be spent on collecting names and marking Nodes."""
+
+WHOLE = 10
+"""The first calls are looked at whole, whatever it costs."""
+
+FAILURES = 30
+"""Failed calls that are explained; a program that fails more often expects it."""
+
+
+class Listener:
+    """Hears every call; remembers what a later failure needs to be explained."""
+
+    def __init__(self) -> None:
+        self.history = history.History()
+        self.notices = Notices(self.history)
+        self.last: Explanation | None = None
+        self._last_error: tuple[int, str] | None = None  # an exception would keep frames alive
+        self.picture: Recording | None = None
+        self.wants_pictures = False
+        self._running: dict[int, Heard] = {}
+        self._numbers = itertools.count(1)
+        self._failures = 0
+        self._started = self._paused = perf_counter()
+        self._spent = 0.0
+
+    # Only the time in which somebody listens counts.
+
+    def pause(self) -> None:
+        """Stop the clock."""
+        self._paused = perf_counter()
+
+    def go_on(self) -> None:
+        """Start the clock again."""
+        self._started += perf_counter() - self._paused
+
+    # ---- calls
+
+    def begin(self, call: Call) -> None:
+        """Hear that a call begins."""
+        heard = Heard(
+            number=next(self._numbers),
+            call=call.key,
+            kind=call.kind,
+            place=call.place,
+            key=line_log.table.key_of(sys._getframe(1)),
+            retain=call.retain_graph,
+            create=call.create_graph,
+            parent=None if call.parent is None else self._running.get(call.parent.key),
+            began=lines.number_now(),
+            thread=call.thread,
+            step=self.notices.steps,
+        )
+        self._running[call.key] = heard
+        self.history.add(heard)
+        self.notices.begin(call, heard)
+
+    def end(self, call: Call) -> None:
+        """Hear that a call has ended."""
+        heard = self._running.pop(call.key, None)
+        if heard is None:
+            return
+        if call.failed:
+            heard.failed = True
+            self._failed(call, heard)
+            return
+        begin = perf_counter()
+        ran: history.Ran | None = None
+        if heard.number <= WHOLE or self._spent < SHARE * (begin - self._started):
+            ran = self._look(call, heard)
+            self._spent += perf_counter() - begin
+        self.notices.end(call, heard, ran)
+
+    def _look(self, call: Call, heard: Heard) -> history.Ran | None:
+        """Mark the Nodes that ran, and write down which variables hold tensors."""
+        targets = history.Targets(call.inputs) if call.has_inputs else None
+        if "ran" in call.noted:  # another listener has marked the Nodes: they look run before
+            first: Heard = call.noted["ran"][0]
+            ran: history.Ran | None = call.noted["ran"][1]
+            heard.nodes, heard.rerun, heard.tracked = first.nodes, first.rerun, first.tracked
+        else:
+            ran = history.mark_run(heard, call.roots, targets)
+            call.noted["ran"] = heard, ran
+        if not heard.retain and not walk.any_too_deep():
+            allowed = 0.05 if heard.number <= WHOLE else 0.002
+            holders.collect(sys._getframe(1), allowed)
+        return ran
+
+    def _failed(self, call: Call, heard: Heard) -> None:
+        error = call.error
+        self._failures += 1
+        if error is None or self._failures > FAILURES or self._is_known(error):
+            return
+        kind = failure.error_of(error)
+        if kind == report.NO_GRAPH:
+            self._keep(error, cuts.explain(call, heard, sys._getframe(1)))
+            return
+        self.picture = None
+        found = failure.gather(call, heard, self.history, self.notices.stepped_since)
+        if found is not None:
+            self._keep(error, explanation.explain(found))
+            if self.wants_pictures:
+                self.picture = pictures.take(call, heard, found, self.history)
+
+    def _keep(self, error: BaseException, found: Explanation) -> None:
+        self.last = found
+        self._last_error = id(error), str(error)
+
+    def _is_known(self, error: BaseException) -> bool:
+        return self._last_error == (id(error), str(error))
+
+    # ---- errors that no call raises
+
+    def explain_error(self, error: BaseException | None) -> Explanation | None:
+        """Return the explanation of an exception, or of one that led to it."""
+        seen: set[int] = set()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
+            if self._is_known(error):
+                return self.last
+            kind = failure.error_of(error)
+            if kind == report.LEAF_MODIFIED:
+                self._keep(error, cuts.explain_leaf(error))
+            elif kind == report.COPIED:
+                self._keep(error, cuts.explain_copy(error))
+            if self._is_known(error):
+                return self.last
+            error = error.__cause__ or error.__context__
+        return None
+
+
+_listener: Listener | None = None
+_count = 0
+_undo: list[Callable[[], None]] = []
+
+
+def start() -> None:
+    """Begin to listen; what was heard before is forgotten, but not where somebody listens."""
+    global _listener
+    if _count == 0:
+        _listener = Listener()
+    resume()
+
+
+def resume() -> None:
+    """Begin to listen, or go on after `stop`."""
+    global _listener, _count
+    _count += 1
+    if _count > 1:
+        return
+    _listener = _listener or Listener()
+    _listener.go_on()
+    lines.start()
+    _undo.append(lines.stop)
+    _undo.append(calls.listen(_listener))
+    _undo.append(_hear_steps(_listener))
+    writes.readers.append(_listener.notices.read)
+    _undo.append(writes.readers.clear)
+
+
+def stop() -> None:
+    """End what `start` began; what was explained can still be asked for."""
+    global _count
+    _count -= 1
+    if _count == 0:
+        if _listener is not None:
+            _listener.pause()
+        while _undo:
+            _undo.pop()()
+
+
+def explain() -> Explanation:
+    """Return the explanation of the last failed call, like ``pdb.pm()``.
+
+    Returns
+    -------
+    Explanation
+        ``print`` it, or take its ``to_dict()``. Where no call has failed, it says so.
+    """
+    if _listener is None or _listener.last is None:
+        return Explanation(notices=() if _listener is None else _listener.notices.found())
+    return _listener.last
+
+
+def explain_error(error: BaseException | None) -> Explanation | None:
+    """Return the explanation of an exception, None where there is none."""
+    return None if _listener is None else _listener.explain_error(error)
+
+
+def picture() -> Recording | None:
+    """Return a recording of the graph in which the last failed call stopped, if one was asked for.
+
+    See `keep_pictures`.
+    """
+    return None if _listener is None else _listener.picture
+
+
+def keep_pictures() -> None:
+    """Read the graph of every failed call from now on, so that it can be shown."""
+    if _listener is not None:
+        _listener.wants_pictures = True
+
+
+def last_words(error: BaseException | None, known: Explanation | None = None) -> Explanation:
+    """Return the explanation of how a program ended, with all notices.
+
+    Parameters
+    ----------
+    error : BaseException, optional
+        What ended it.
+    known : Explanation, optional
+        What was explained while it ran: of an error in a thread.
+    """
+    found = explain_error(error) or known
+    notices = () if _listener is None else _listener.notices.found()
+    if found is None:
+        return Explanation(message="" if error is None else str(error), notices=notices)
+    return replace(found, notices=notices)
+
+
+def _hear_steps(listener: Listener) -> Callable[[], None]:
+    """Hear every optimizer's step."""
+    compiling = torch.compiler.is_dynamo_compiling
+
+    def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not compiling():
+            frame = sys._getframe(1)
+            writes.note_step(optimizer, frame)
+            listener.notices.step(optimizer)
+
+    handle = register_optimizer_step_post_hook(stepped)
+    return handle.remove

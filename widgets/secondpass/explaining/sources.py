@@ -1,0 +1,101 @@
+"""The person's source text around a place: its statement, what it assigns, what it calls."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import io
+import tokenize
+from collections.abc import Iterator
+
+from secondpass.hearing.operations import flat
+from secondpass.reading.places import Place, source_lines
+
+
+def tree_of(file: str) -> ast.Module | None:
+    """Return the syntax tree of a file or cell, by the name that its places have."""
+    text = "\n".join(source_lines(file))
+    return _parsed(text) if text else None
+
+
+@functools.lru_cache(maxsize=32)
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except SyntaxError:  # a cell with magics, or a file that changed while it ran
+        return None
+
+
+def statement_at(place: Place) -> ast.stmt | None:
+    """Return the innermost statement that stands on a line."""
+    tree = tree_of(place.file)
+    best: ast.stmt | None = None
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.stmt) and node.lineno <= place.line <= (node.end_lineno or 0):
+            if best is None or _size(node) <= _size(best):
+                best = node
+    return best
+
+
+def function_at(place: Place) -> ast.AST | None:
+    """Return the innermost function around a line, or the module."""
+    tree = tree_of(place.file)
+    best: ast.AST | None = tree
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = node.lineno < place.line or node.lineno == node.end_lineno
+            if inside and place.line <= (node.end_lineno or 0):
+                if isinstance(best, ast.Module) or _size(node) <= _size(best):
+                    best = node
+    return best
+
+
+def targets_of(statement: ast.stmt | None) -> list[ast.expr]:
+    """Return what a statement assigns to, tuples taken apart."""
+    if isinstance(statement, ast.Assign):
+        return [one for target in statement.targets for one in flat(target)]
+    if isinstance(statement, ast.AugAssign | ast.AnnAssign):
+        return [statement.target]
+    if isinstance(statement, ast.For | ast.AsyncFor):
+        return list(flat(statement.target))
+    return []
+
+
+def stores_of(file: str, name: str) -> Iterator[ast.stmt]:
+    """Yield the statements of a file that assign to a variable, attribute or item of a name."""
+    tree = tree_of(file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            if any(_base(target) == name for target in targets_of(node)):
+                yield node
+
+
+def without_comment(code: str) -> str:
+    """Return a line of code without a comment at its end.
+
+    Examples
+    --------
+    >>> without_comment("loss.backward()  # frees"), without_comment('print("#")')
+    ('loss.backward()', 'print("#")')
+    """
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.COMMENT:
+                return code[: token.start[1]].rstrip()
+    return code
+
+
+def text_of(node: ast.AST) -> str:
+    """Return an expression's source on one line."""
+    return " ".join(ast.unparse(node).split())
+
+
+def _base(target: ast.expr) -> str | None:
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return getattr(target, "attr", None) or getattr(target, "id", None)
+
+
+def _size(node: ast.AST | None) -> int:
+    return getattr(node, "end_lineno", 10**9) - getattr(node, "lineno", 0)

@@ -1,0 +1,93 @@
+"""What switches gradients off around a line: a block, a decorator, a call that stays in force."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from types import FrameType
+
+from secondpass.explaining import sources
+from secondpass.reading.places import Place, is_own, place_in, source_lines
+
+OFF = {"no_grad", "inference_mode", "set_grad_enabled", "_set_grad_enabled"}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a graph was cut, and why that cuts it."""
+
+    place: Place
+    why: str
+    what: str = ""  # the name of the operation
+
+
+def switched_off_around(frame: FrameType) -> Cut | None:
+    """Return the ``with`` or decorator around a running line that switches gradients off."""
+    one: FrameType | None = frame
+    while one is not None:
+        if is_own(one.f_code.co_filename):
+            place = place_in(one.f_code, one.f_lineno)
+            found = off_around(place)
+            if found is not None:
+                return found
+        one = one.f_back
+    return None
+
+
+def off_around(place: Place) -> Cut | None:
+    """Return the block or decorator of the same function that switches gradients off on a line."""
+    function = sources.function_at(place)
+    if function is None:
+        return None
+    for node in ast.walk(function):
+        if isinstance(node, ast.With) and node.lineno < place.line <= (node.end_lineno or 0):
+            for item in node.items:
+                if _switches_off(item.context_expr):
+                    return cut_at(
+                        place, item.context_expr.lineno, "gradients are off in this block"
+                    )
+    return decorated_off(function, place)
+
+
+def decorated_off(function: ast.AST, place: Place) -> Cut | None:
+    """Return the decorator of a function that switches gradients off in it."""
+    for decorator in getattr(function, "decorator_list", ()):
+        if _switches_off(decorator):
+            return cut_at(place, decorator.lineno, "gradients are off in this function")
+    return None
+
+
+def cut_at(place: Place, line: int, why: str, what: str = "no_grad") -> Cut:
+    """Return a cut on a line of a place's file."""
+    text = source_lines(place.file)
+    code = text[line - 1].strip() if 0 < line <= len(text) else ""
+    return Cut(Place(place.file, line, code, place.function), why, what)
+
+
+def _switches_off(value: ast.expr) -> bool:
+    name = called(value) if isinstance(value, ast.Call) else getattr(value, "attr", None)
+    if name not in OFF:
+        return False
+    if name in ("set_grad_enabled", "_set_grad_enabled"):
+        given = value.args[0] if isinstance(value, ast.Call) and value.args else None
+        return not (isinstance(given, ast.Constant) and given.value is True)
+    if isinstance(value, ast.Call) and value.args:
+        return not (isinstance(value.args[0], ast.Constant) and value.args[0].value is False)
+    return True
+
+
+def switch_in(frame: FrameType) -> Place | None:
+    """Return the only line of the person's file that switches gradients off for good."""
+    place = place_in(frame.f_code, frame.f_lineno)
+    tree = sources.tree_of(place.file)
+    found = [
+        node.lineno
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.Expr) and _switches_off(node.value)
+    ]
+    return cut_at(place, found[0], "").place if len(found) == 1 else None
+
+
+def called(call: ast.Call) -> str:
+    """Return the last name of what is called: ``argmax`` for ``scores.argmax(1)``."""
+    return str(getattr(call.func, "attr", None) or getattr(call.func, "id", ""))

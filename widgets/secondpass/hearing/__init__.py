@@ -1,0 +1,1 @@
+"""What happens: which line ran, which operation made a Node, which call ran backward."""

@@ -1,0 +1,166 @@
+"""Which line changed a tensor in place, read a ``.grad``, or switched gradients off.
+
+The marks of code that may do one of these (``x += 1``, ``x[0] = 1``, ``x.add_(1)``, ``w.grad``,
+``set_grad_enabled(False)``) tell this module. It keeps numbers and lines, never a tensor.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from secondpass.hearing import line_log
+from secondpass.hearing.line_log import close_gap, here, number_now
+from secondpass.reading.places import Place
+
+STORAGES = 4_096
+"""Storages whose writes are remembered, the latest."""
+
+WRITES = 32
+"""Writes remembered of one storage, the latest."""
+
+STEPS = 16
+"""Steps remembered of one optimizer, the latest."""
+
+_compiling = torch.compiler.is_dynamo_compiling
+
+readers: list[Callable[[torch.Tensor, int], None]] = []  # who wants to hear of `read`
+
+_written: OrderedDict[int, list[tuple[int, int]]] = OrderedDict()  # storage -> (version, line key)
+_switched: list[int] = []  # the keys of lines after which gradients were off
+
+
+def wrote(value: Any) -> Any:
+    """Note that a line may have changed a tensor in place, and return the tensor."""
+    if _compiling():
+        return value
+    if number_now() != here.last:
+        close_gap(sys._getframe(1))
+    if isinstance(value, torch.Tensor):
+        note_write(value, sys._getframe(1))
+    return value
+
+
+def wrote_in(value: Any, *path: str) -> None:
+    """Note a write to a tensor that is an attribute of an object; no property is run."""
+    if _compiling():
+        return
+    if number_now() != here.last:
+        close_gap(sys._getframe(1))
+    for name in path:
+        value = _attribute(value, name)
+    if isinstance(value, torch.Tensor):
+        note_write(value, sys._getframe(1))
+
+
+def read(value: Any) -> Any:
+    """Note that a line uses a ``.grad``, and return it."""
+    if isinstance(value, torch.Tensor) and readers and not _compiling():
+        key = line_log.table.key_of(sys._getframe(1))
+        for tell in readers:
+            tell(value, key)
+    return value
+
+
+def switched() -> None:
+    """Note that a line may have switched gradients off or on."""
+    if torch.is_grad_enabled():
+        _switched.clear()
+    elif not _switched:
+        _switched.append(line_log.table.key_of(sys._getframe(1)))
+
+
+switched._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def note_write(tensor: torch.Tensor, frame: FrameType | None) -> None:
+    """Note that a frame's present line wrote into a tensor."""
+    storage = storage_of(tensor)
+    if storage is None:
+        return
+    version = tensor._version
+    writes = _written.get(storage)
+    if writes is None:
+        writes = _written[storage] = []
+        if len(_written) > STORAGES:
+            _written.popitem(last=False)
+    else:
+        _written.move_to_end(storage)
+        if writes[-1][0] > version:
+            writes.clear()  # another storage in the place of one that died
+    if not writes or writes[-1][0] < version:
+        writes.append((version, line_log.table.key_of(frame)))
+        del writes[:-WRITES]
+
+
+def write_after(tensor: torch.Tensor, version: int) -> Place | None:
+    """Return the line that first wrote into a tensor after it had a version, where it was heard."""
+    storage = storage_of(tensor)
+    for written, key in _written.get(storage, ()) if storage is not None else ():
+        if version < written <= tensor._version and key != line_log.UNKNOWN:
+            return line_log.table.place(key)
+    return None
+
+
+def switched_off_at() -> Place | None:
+    """Return the line that left gradients switched off, where it was heard."""
+    if torch.is_grad_enabled() or not _switched:
+        return None
+    return line_log.table.place(_switched[-1]) if _switched[-1] != line_log.UNKNOWN else None
+
+
+def storage_of(tensor: torch.Tensor) -> int | None:
+    """Return the identity of a tensor's storage, None where it has none."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _attribute(value: Any, name: str) -> Any:
+    tables = [getattr(value, "__dict__", None)]
+    if isinstance(value, torch.nn.Module):
+        tables += [value._parameters, value._buffers, value._modules]
+    for table in tables:
+        if table is not None and name in table:
+            return table[name]
+    return None
+
+
+# ---- optimizer steps
+
+_Steps = deque[tuple[int, list[int]]]  # line key, and the version of each parameter after it
+_steps: dict[int, tuple[weakref.ref[Any], _Steps]] = {}  # by id: the fastest to look up
+
+
+def note_step(optimizer: Any, frame: FrameType | None) -> None:
+    """Note that an optimizer's step wrote into its parameters."""
+    known = _steps.get(id(optimizer))
+    if known is None or known[0]() is not optimizer:
+        for key in [key for key, (alive, _) in _steps.items() if alive() is None]:
+            del _steps[key]
+        known = _steps[id(optimizer)] = weakref.ref(optimizer), deque(maxlen=STEPS)
+    versions = [one._version for group in optimizer.param_groups for one in group["params"]]
+    known[1].append((line_log.table.key_of(frame), versions))
+
+
+def stepped_after(tensor: torch.Tensor, version: int) -> Place | None:
+    """Return the line of the first step that wrote into a parameter after it had a version."""
+    storage = storage_of(tensor)
+    for alive, steps in list(_steps.values()):
+        optimizer = alive()
+        groups = [] if optimizer is None else optimizer.param_groups
+        storages = [storage_of(one) for group in groups for one in group["params"]]
+        if storage is None or storage not in storages:
+            continue
+        place = storages.index(storage)
+        for key, versions in steps:
+            if place < len(versions) and versions[place] > version and key != line_log.UNKNOWN:
+                return line_log.table.place(key)
+    return None

@@ -1,0 +1,113 @@
+"""Save a view as one file: a page that replays with no kernel and no network, or a still."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+from secondpass.picture.fitting import clean
+from secondpass.picture.widget import STATIC, STYLE, AutogradGraph
+
+PAGE_STYLE = """
+:root { color-scheme: light dark; }
+body { margin: 0 auto; max-width: 1180px; padding: 16px; background: #ffffff; color: #5b6470; }
+h1 { margin: 0 0 12px; font: 15px/1.4 system-ui, sans-serif; overflow-wrap: anywhere; }
+@media (prefers-color-scheme: dark) { body { background: #0b0d10; color: #a3acb8; } }
+img { max-width: 100%; height: auto; background: #ffffff; }
+"""
+
+
+def save(view: Any, path: str | Path) -> Path:
+    """Save a view as one self-contained file.
+
+    Parameters
+    ----------
+    view : AutogradGraph or Recording
+        What to save; of a recording, its end.
+    path : str or Path
+        ``.html`` for a page with the player, ``.svg`` for a still of the present step.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+
+    Raises
+    ------
+    ValueError
+        For any other suffix.
+    TypeError
+        For anything that is not a view or a recording.
+    RuntimeError
+        For a still where no layout program is found.
+    """
+    if not isinstance(view, AutogradGraph):
+        if not callable(getattr(view, "to_dict", None)) or not hasattr(view, "frames"):
+            raise TypeError(
+                f"{type(view).__name__} cannot be saved: give what sp.show() returned, or a "
+                "recording."
+            )
+        view = AutogradGraph(view)
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in (".html", ".svg"):
+        raise ValueError(f"Cannot save {path.name!r}: the name must end in .html or .svg.")
+    text = page(view) if suffix == ".html" else view.still()
+    if text is None:
+        raise RuntimeError(view._tree.rpartition("\n")[2])
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def page(view: AutogradGraph) -> str:
+    """Return a whole HTML page around the player of a view."""
+    title = html.escape(clean(view._recording["summary"]))
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy()}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{style()}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+        f'{player(view)}\n</main>\n<script type="module">{script()}</script>\n</body>\n</html>\n'
+    )
+
+
+def player(view: AutogradGraph) -> str:
+    """Return the part of a page where the player stands: the still until the script has run."""
+    values = {
+        "_recording": view._recording,
+        "_svg": view._svg,
+        "_tree": view._tree,
+        "step": view.step,
+    }
+    # A closing tag inside a string must not end the script element.
+    data = json.dumps(values, ensure_ascii=False).replace("<", "\\u003c")
+    return (
+        f'<div data-secondpass>{view.image()}<script type="application/json">{data}</script></div>'
+    )
+
+
+def style() -> str:
+    """Return the style sheet of a page with players."""
+    return PAGE_STYLE + STYLE
+
+
+def script() -> str:
+    """Return the module that puts players into a page."""
+    source = (STATIC / "widget.js").read_text(encoding="utf-8")
+    return f"{source}\nmountAll();\n"
+
+
+def policy() -> str:
+    """Return the content security policy of a page: this script, this style, nothing else."""
+    return (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"script-src '{_hash(script())}'; style-src '{_hash(style())}'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

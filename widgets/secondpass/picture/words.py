@@ -1,0 +1,109 @@
+"""What the picture says in words; ``static/widget.js`` says the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from secondpass.picture.data import RecordingData
+from secondpass.picture.state import KEPT, UNBORN, Stack, State, slot_state
+from secondpass.reading.saved import bytes_text
+
+SUM_LENGTH = 34
+"""A sum of gradients longer than this is told by its count."""
+
+HOLDING = ("held", KEPT, "changed", "packed")
+"""States in which a saved tensor is still there."""
+
+SLOT_WORDS = {
+    "held": "held",
+    KEPT: "kept",
+    "freed": "freed",
+    "none": "nothing saved",
+    "packed": "packed by hooks",
+    "changed": "changed in place",
+    "unknown": "cannot be seen",
+    UNBORN: "not made yet",
+}
+
+
+def slot_words(state: str, by: int | None) -> str:
+    """Return the state of a slot in words.
+
+    Examples
+    --------
+    >>> slot_words("freed", 1), slot_words("kept", 2), slot_words("held", None)
+    ('freed by call 1', 'kept by call 2', 'held')
+    """
+    words = SLOT_WORDS.get(state, state)
+    return words if by is None or state not in ("freed", KEPT) else f"{words} by call {by}"
+
+
+def sum_words(stack: Stack) -> str:
+    """Return what lies in ``.grad`` as a sum.
+
+    Examples
+    --------
+    >>> sum_words(Stack("8", [[1, "4"], [2, "4"]])), sum_words(Stack("4", [[1, "4"]]))
+    ('4 + 4 = 8', '= 4')
+    >>> sum_words(Stack(None)), sum_words(Stack("200", [[k, "4"] for k in range(50)]))
+    ('None', 'sum of 50 = 200')
+    >>> sum_words(Stack("norm 5", [[1, "norm 3"], [2, "norm 4"]]))
+    'sum of 2: norm 5'
+    """
+    if stack.grad is None:
+        return "None"
+    parts = [str(value) for _, value in stack.segments]
+    told = any("norm " in part for part in (stack.grad, *parts))  # norms do not add up
+    if len(parts) <= 1:
+        return stack.grad if told else f"= {stack.grad}"
+    whole = f"{' + '.join(parts)} = {stack.grad}"
+    if not told and len(whole) <= SUM_LENGTH:
+        return whole
+    return f"sum of {len(parts)}{':' if told else ' ='} {stack.grad}"
+
+
+def bare(text: str | None, kind: str) -> str | None:
+    """Return a value without the type that its leaf has too.
+
+    Examples
+    --------
+    >>> bare("f32[8] norm 4", "f32[8]"), bare("4", "f32[1]")
+    ('norm 4', '4')
+    """
+    return text.removeprefix(f"{kind} ") if text is not None else None
+
+
+def group_words(
+    data: RecordingData, members: Sequence[str], state: State
+) -> tuple[str, float | None]:
+    """Return what the saved tensors of some Nodes are in words, and the share that was freed.
+
+    A storage that several of them share is counted once. The share is None where they save
+    nothing.
+    """
+    states: Counter[str] = Counter()
+    held: dict[object, int] = {}
+    for node in members:
+        for slot in data["nodes"][node]["slots"]:
+            name = slot_state(state, node, slot["name"])[0]
+            states[name] += 1
+            if name in HOLDING:
+                storage = slot.get("storage")
+                held[f"{node}.{slot['name']}" if storage is None else storage] = slot["nbytes"] or 0
+    slots = states.total() - states["none"]  # where nothing was saved, nothing can go
+    if not slots:
+        return "saves nothing", None
+    freed, kept = states["freed"], sum(states[name] for name in HOLDING)
+    parts = [f"{freed:,} freed"] if freed else []
+    parts += [f"{kept:,} held", bytes_text(sum(held.values()))] if kept else []
+    other = slots - freed - kept
+    parts += [f"{other:,} not seen or made"] if other else []
+    return " · ".join(parts), freed / slots
+
+
+def leaves_words(leaves: Sequence[str], state: State) -> str:
+    """Return how many of some leaves have a ``.grad``."""
+    count = sum(state.leaves[leaf].grad is not None for leaf in leaves if leaf in state.leaves)
+    noun = "leaf" if len(leaves) == 1 else "leaves"
+    return f"{count:,} of {len(leaves):,} {noun} with .grad"

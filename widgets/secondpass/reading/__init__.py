@@ -1,0 +1,1 @@
+"""What stands there now: grad_fn and saved tensors, read without side effects, as plain records."""

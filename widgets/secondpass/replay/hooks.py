@@ -1,0 +1,252 @@
+"""Watch one call from inside: hooks on every Node that it can reach, turned into frames.
+
+The hooks only look: they return nothing, keep no tensor, and are removed when the call ends,
+however it ends. A Node's saved tensors are freed after its last hook has run, so whether they
+were is read when the next thing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from secondpass.hearing.calls import Call, current_call, say_not_followed
+from secondpass.reading import saved
+from secondpass.reading.reader import GraphReader, KnownNode, Reading
+from secondpass.reading.unheard import any_mode, is_plain, unheard
+from secondpass.reading.values import Value
+from secondpass.replay.events import Event, Landed, NodeRan
+
+
+class WatchedCall:
+    """The hooks of one call; it holds live Nodes and is let go when the call ends.
+
+    Parameters
+    ----------
+    call : Call
+        The call that is about to run.
+    number : int
+        Its number in the recording.
+    reader : GraphReader
+        Knows the Nodes and leaves that the call can reach.
+    reading : Reading
+        Those Nodes, live.
+    add : callable
+        Takes each new event.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        number: int,
+        reader: GraphReader,
+        reading: Reading,
+        add: Callable[[Event], None],
+    ) -> None:
+        self.number = number
+        self.updated: list[str] = []  # names of the leaves whose .grad this call has changed
+        self.freed: dict[str, int] = {}  # slots that this call has freed, and their bytes
+        self.started: list[str] = []  # ids of Nodes whose function has begun and not ended
+        self._is_lost = False  # an error of ours ended the following
+        self._call = call
+        self._reader = reader
+        self._add = add
+        self._nodes = {node_id: node for node, node_id in reading.ids.items()}
+        self._handles: list[Any] = []
+        self._ran: NodeRan | None = None  # what ran last: its slots are yet to be read
+        self._adding: tuple[str, Value] | None = None  # a leaf's id and what is coming in
+        self._arriving: dict[tuple[str, int], list[Seen]] = {}
+        found = reading.found
+        plain = all(is_plain(one.variable) for one in found.leaves) and not any_mode()
+        self._quietly = None if plain else unheard
+        leaf_ids = {one: reader.leaf_id(one.variable) for one in found.leaves}
+        for node, following in zip(found.nodes, found.following, strict=True):
+            sources = [reading.ids.get(one) or leaf_ids.get(one) for one, _ in following]
+            outputs = [output for _, output in following]
+            hooks = _NodeHooks(self, reader.nodes[reading.ids[node]], sources, outputs)
+            self._handles.append(node.register_prehook(hooks.before))
+            self._handles.append(node.register_hook(hooks.after))
+        for accumulate, leaf_id in leaf_ids.items():
+            if leaf_id is not None:
+                leaf_hooks = _LeafHooks(self, leaf_id)
+                self._handles.append(accumulate.register_prehook(leaf_hooks.before))
+                self._handles.append(accumulate.register_hook(leaf_hooks.after))
+
+    def remove(self) -> None:
+        """Take all hooks away and let the Nodes go."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def settle(self) -> None:
+        """Add the frame of what ran last, now that it shows what it did."""
+        self._settle_leaf()
+        if self._ran is None:
+            return
+        ran, self._ran = self._ran, None
+        known = ran.node
+        changed = self._reader.refresh_known(
+            known, self._nodes[known.id], self.number, see_changes=False
+        )
+        if not self._call.retain_graph and known.hides_slots:
+            # Some Nodes do not show their saved tensors; torch frees them all the same.
+            changed |= self._reader.mark_freed(known.id, self.number)
+        for slot in changed.values():
+            if slot.state == saved.FREED:
+                self.freed[f"{known.id}.{slot.name}"] = slot.nbytes or 0
+        ran.changed, ran.slots = changed, known.slots
+        self._add(ran)
+
+    def look(self, how: Callable[..., None], *gradients: Any) -> None:
+        """Look from inside a hook while this call runs; nothing here can make the call fail.
+
+        A Node that a call inside this one runs calls the hooks of both.
+        """
+        # No current call: one of torch's device threads.
+        if self._is_lost or current_call() not in (self._call, None):
+            return
+        try:
+            if self._quietly is None:
+                how(*gradients)
+            else:
+                with self._quietly():
+                    how(*gradients)
+        except Exception as error:  # ours: raised here, it would end the person's pass
+            self._is_lost = True
+            say_not_followed(error)
+
+    def node_begins(self, known: KnownNode, gradients: Sequence[Any]) -> list[Seen]:
+        """Hear that a Node is about to run; return the gradients that came in."""
+        self.settle()
+        self.started.append(known.id)
+        return [
+            self._arrived((known.id, output), gradient)
+            for output, gradient in enumerate(gradients)
+            if gradient is not None
+        ]
+
+    def node_ends(
+        self,
+        known: KnownNode,
+        came_in: Sequence[Seen],
+        going: Iterable[tuple[str | None, int, Any]],
+    ) -> None:
+        """Hear that a Node has run, and what goes on to which output of which source."""
+        self.settle()  # a pass inside this Node may have left one
+        self.started.remove(known.id)
+        went: list[tuple[str, int, Value]] = []
+        for index, (source, output, gradient) in enumerate(going):
+            if source is not None and gradient is not None:
+                seen = _seen(gradient, came_in)
+                went.append((source, index, seen[1]))
+                self._arriving.setdefault((source, output), []).append(seen)
+        self._ran = NodeRan(self.number, known, [value for _, value in came_in], went)
+
+    def leaf_begins(self, leaf_id: str, gradient: torch.Tensor | None) -> None:
+        """Hear that a gradient is about to be added to a leaf's ``.grad``."""
+        self.settle()
+        if gradient is not None:
+            self._reader.see_grad(leaf_id)
+            self._adding = leaf_id, self._arrived((leaf_id, 0), gradient)[1]
+
+    def leaf_ends(self) -> None:
+        """Hear that it was added."""
+        self._settle_leaf()
+
+    def _settle_leaf(self) -> None:
+        """Add the event of a leaf whose gradient has landed; a user's hook may run in between."""
+        if self._adding is None:
+            return
+        (leaf_id, incoming), self._adding = self._adding, None
+        known = self._reader.leaves[leaf_id]
+        before, leaf = known.grad.value, known.tensor()
+        hooked = bool(leaf is not None and leaf._post_accumulate_grad_hooks)
+        # The first gradient becomes .grad as it is.
+        as_it_is = before is None and not hooked
+        after = self._reader.see_grad(leaf_id, incoming if as_it_is else None).value
+        if known.name not in self.updated:
+            self.updated.append(known.name)
+        self._add(Landed(self.number, leaf_id, known.name, before, incoming, after, hooked))
+
+    def _arrived(self, place: tuple[str, int], gradient: torch.Tensor) -> Seen:
+        """Return what arrived at a place, not measured twice where it alone arrived here."""
+        arrived = self._arriving.pop(place, ())
+        return _seen(gradient, arrived if len(arrived) == 1 else ())
+
+
+class _NodeHooks:
+    """The two hooks of a Node. torch passes them tuples of tensors or None."""
+
+    __slots__ = ("_came_in", "_known", "_outputs", "_sources", "_watched")
+
+    def __init__(
+        self,
+        watched: WatchedCall,
+        known: KnownNode,
+        sources: Sequence[str | None],
+        outputs: Sequence[int],
+    ) -> None:
+        self._watched = watched
+        self._known = known
+        self._sources, self._outputs = sources, outputs  # where each gradient goes
+        self._came_in: Sequence[Seen] = ()
+
+    def before(self, gradients: Sequence[Any]) -> None:
+        self._watched.look(self._before, gradients)
+
+    def after(self, gradients: Sequence[Any], _: Sequence[Any]) -> None:
+        self._watched.look(self._after, gradients)
+
+    def _before(self, gradients: Sequence[Any]) -> None:
+        self._came_in = self._watched.node_begins(self._known, gradients)
+
+    def _after(self, gradients: Sequence[Any]) -> None:
+        going = zip(self._sources, self._outputs, gradients, strict=False)
+        self._watched.node_ends(self._known, self._came_in, going)
+        self._came_in = ()
+
+
+class _LeafHooks:
+    """The two hooks of a leaf's AccumulateGrad."""
+
+    __slots__ = ("_leaf_id", "_watched")
+
+    def __init__(self, watched: WatchedCall, leaf_id: str) -> None:
+        self._watched = watched
+        self._leaf_id = leaf_id
+
+    def before(self, gradients: Sequence[Any]) -> None:
+        self._watched.look(self._watched.leaf_begins, self._leaf_id, gradients[0])
+
+    def after(self, _: Sequence[Any], __: Sequence[Any]) -> None:
+        self._watched.look(self._watched.leaf_ends)
+
+
+Seen = tuple[Any, Value]  # how to know a gradient again without holding it, and its value
+
+
+def _seen(gradient: torch.Tensor, before: Sequence[Seen]) -> Seen:
+    """Return a gradient's value; one that was measured already is not measured again."""
+    identity = _identity(gradient)
+    if identity is not None:
+        for other, value in before:
+            if identity == other:
+                return identity, value.seen_as(gradient)
+    return identity, Value(gradient)
+
+
+def _identity(gradient: torch.Tensor) -> Any:
+    """Return what two tensors have in common that hold the same numbers in the same memory.
+
+    It is good while one of the two lives; None where it cannot be told.
+    """
+    if type(gradient) is not torch.Tensor:  # a subclass has its own say
+        return None
+    try:
+        if gradient.is_contiguous():
+            return gradient.data_ptr(), gradient._version, gradient.numel()
+        return gradient.data_ptr(), gradient._version, gradient.shape, gradient.stride()
+    except (RuntimeError, NotImplementedError):  # no storage: sparse, nested
+        return None

@@ -1,0 +1,1 @@
+"""The course's own widgets: questions, exercises and the playground."""
