@@ -6,18 +6,30 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from secondpass.picture.fitting import clean
 from secondpass.picture.widget import STATIC, STYLE, AutogradGraph
 
+STATE = ("_recording", "_svg", "_tree", "step")
+"""The traits of a view that its player needs."""
+
 PAGE_STYLE = """
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1180px; padding: 16px; background: #ffffff; color: #5b6470; }
 h1 { margin: 0 0 12px; font: 15px/1.4 system-ui, sans-serif; overflow-wrap: anywhere; }
 @media (prefers-color-scheme: dark) { body { background: #0b0d10; color: #a3acb8; } }
-img { max-width: 100%; height: auto; background: #ffffff; }
+"""
+
+PLACE_STYLE = """
+[data-secondpass] > img { max-width: 100%; height: auto; background: #ffffff; }
+[data-secondpass]:has(> .secondpass) > :is(img, pre) { display: none; }
+@media print {
+  [data-secondpass]:has(> .secondpass) > img { display: block; }
+  [data-secondpass]:has(> img) > .secondpass { display: none; }
+}
 """
 
 
@@ -66,48 +78,60 @@ def save(view: Any, path: str | Path) -> Path:
 def page(view: AutogradGraph) -> str:
     """Return a whole HTML page around the player of a view."""
     title = html.escape(clean(view._recording["summary"]))
+    style, script = PAGE_STYLE + player_style(), player_script()
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy()}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy([script], [style])}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{style()}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
-        f'{player(view)}\n</main>\n<script type="module">{script()}</script>\n</body>\n</html>\n'
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+        f'{player(view)}\n</main>\n<script type="module">{script}</script>\n</body>\n</html>\n'
     )
 
 
 def player(view: AutogradGraph) -> str:
-    """Return the part of a page where the player stands: the still until the script has run."""
-    values = {
-        "_recording": view._recording,
-        "_svg": view._svg,
-        "_tree": view._tree,
-        "step": view.step,
-    }
+    """Return the part of a page where the player of a view stands."""
+    return place({name: getattr(view, name) for name in STATE}, view.image())
+
+
+def place(state: dict[str, Any], still: str) -> str:
+    """Return the part of a page where a player stands.
+
+    Parameters
+    ----------
+    state : dict
+        The traits of the view that `STATE` names.
+    still : str
+        HTML that is seen until the script has run, and on paper.
+    """
+    return f"<div data-secondpass>{still}{embedded(state)}</div>"
+
+
+def embedded(values: Any) -> str:
+    """Return plain data as an element from which a page's script reads it."""
     # A closing tag inside a string must not end the script element.
     data = json.dumps(values, ensure_ascii=False).replace("<", "\\u003c")
-    return (
-        f'<div data-secondpass>{view.image()}<script type="application/json">{data}</script></div>'
-    )
+    return f'<script type="application/json">{data}</script>'
 
 
-def style() -> str:
-    """Return the style sheet of a page with players."""
-    return PAGE_STYLE + STYLE
+def player_style() -> str:
+    """Return the style sheet of the players in a page."""
+    return PLACE_STYLE + STYLE
 
 
-def script() -> str:
+def player_script() -> str:
     """Return the module that puts players into a page."""
     source = (STATIC / "widget.js").read_text(encoding="utf-8")
     return f"{source}\nmountAll();\n"
 
 
-def policy() -> str:
-    """Return the content security policy of a page: this script, this style, nothing else."""
+def policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
+    """Return the content security policy of a page: these scripts and styles, nothing else."""
     return (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"script-src '{_hash(script())}'; style-src '{_hash(style())}'"
+        f"script-src {' '.join(map(_hash, scripts))}; style-src {' '.join(map(_hash, styles))}"
     )
 
 
 def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    code = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{code}'"

@@ -8,6 +8,7 @@ gets it.
 from __future__ import annotations
 
 import html
+import os
 import re
 import string
 from collections.abc import Callable
@@ -21,6 +22,10 @@ import traitlets
 NOT_ANSWERED = "Not answered yet."
 RIGHT = "Right."
 NOT_YET = "Not yet."
+
+KEY = "SECONDPASS_KEY"
+"""Where this environment variable is set, questions are sent their key: a page without a kernel,
+which cannot ask torch, judges by it."""
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -91,6 +96,8 @@ def check(
     >>> check(lambda x: x * 5, 5, run=lambda f: torch.func.grad(f)(torch.tensor(1.0)))
     Right.
     """
+    if isinstance(answer, Prediction) and run is None and os.environ.get(KEY):
+        answer._key = {"right": _right(answer, truth), "look": look}
     print(_verdict(answer, truth, run, look))
 
 
@@ -111,6 +118,7 @@ class Prediction(anywidget.AnyWidget):
     question = traitlets.Unicode().tag(sync=True)
     choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     given = traitlets.Unicode().tag(sync=True)
+    _key = traitlets.Dict().tag(sync=True)
 
     @property
     def answer(self) -> object:
@@ -158,6 +166,18 @@ def _letter(answer: object, choices: tuple[str, ...]) -> str:
 def _code(text: str) -> str:
     """Return text as HTML, what stands in backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
+def _right(question: Prediction, truth: object) -> list[str | float]:
+    """Return what would be judged as right: letters of choices, or a number."""
+    found = _outcome(truth)
+    if isinstance(found, Exception) and not isinstance(found, RuntimeError):
+        return []
+    if question.choices:
+        pairs = zip(string.ascii_lowercase, question.choices, strict=False)
+        return [letter for letter, choice in pairs if _agree(choice, found)]
+    numbers = _numbers(found)
+    return [] if numbers is None or numbers.numel() != 1 else [float(numbers)]
 
 
 def _verdict(answer: object, truth: object, run: Callable[[Any], object] | None, look: str) -> str:

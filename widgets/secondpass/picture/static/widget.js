@@ -1672,11 +1672,12 @@ export function plainModel(/** @type {Record<string, any>} */ values) {
   };
 }
 
-/** Put a player in the place of every still picture that stands before its recorded data. */
+/** Put a player beside every still picture that stands before its recorded data; print shows the still. */
 export function mountAll(root = document) {
   for (const place of root.querySelectorAll("[data-secondpass]")) {
-    const values = JSON.parse(place.querySelector("script")?.textContent ?? "{}");
-    place.replaceChildren();
+    const data = place.querySelector("script");
+    const values = JSON.parse(data?.textContent ?? "{}");
+    data?.remove();
     render({ model: plainModel(values), el: /** @type {HTMLElement} */ (place) });
   }
 }

@@ -1,5 +1,6 @@
 // A question with radio buttons, or with a field for a number. The trait `given` is the answer:
-// a choice's letter, the number as text, or nothing.
+// a choice's letter, the number as text, or nothing. A page without a kernel has the trait `_key`
+// too, by which it judges the answer itself.
 
 let views = 0;
 
@@ -29,6 +30,16 @@ function numberField() {
   return [[label, input]];
 }
 
+/** Say how an answer stands, in the words of `sp.check`; nothing where there is no answer or no key. */
+export function verdict(key, given) {
+  if (!key?.right || !given.trim()) return "";
+  const number = Number(given.trim().replace(",", "."));
+  const near = (right) => Math.abs(number - right) <= 1e-8 + 1e-5 * Math.abs(right);
+  const isRight = key.right.some((right) => (typeof right === "number" ? near(right) : right === given));
+  if (isRight) return "Right.";
+  return key.look ? `Not yet. Look at: ${key.look}` : "Not yet.";
+}
+
 function render({ model, el }) {
   const form = el.appendChild(document.createElement("fieldset"));
   form.className = "secondpass-predict";
@@ -51,11 +62,15 @@ function render({ model, el }) {
   form.addEventListener("keydown", claimKeys);
   form.addEventListener("keyup", claimKeys);
   claimKeys();
+  const said = form.appendChild(document.createElement("p"));
+  said.setAttribute("role", "status");
   const update = () => {
     for (const [, input] of fields) {
       if (asksForNumber) input.value = model.get("given");
       else input.checked = input.value === model.get("given");
     }
+    said.textContent = verdict(model.get("_key"), model.get("given"));
+    said.className = said.textContent === "Right." ? "right" : "";
   };
   update();
   model.on("change:given", update);
@@ -63,3 +78,26 @@ function render({ model, el }) {
 }
 
 export default { render };
+
+/** Put every question of a page into its place; an answer is told to the page as an event. */
+export function mountAll(root = document) {
+  for (const place of root.querySelectorAll("[data-secondpass-question]")) {
+    const data = place.querySelector("script");
+    const values = { given: "", ...JSON.parse(data.textContent) };
+    const handlers = [];
+    place.replaceChildren();
+    const model = {
+      get: (name) => values[name],
+      set: (name, value) => {
+        values[name] = value;
+        for (const handler of handlers) handler();
+        const detail = verdict(values._key, values.given);
+        place.dispatchEvent(new CustomEvent("secondpass-answer", { bubbles: true, detail }));
+      },
+      save_changes: () => {},
+      on: (_, handler) => handlers.push(handler),
+      off: () => {},
+    };
+    render({ model, el: place });
+  }
+}
