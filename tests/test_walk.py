@@ -50,7 +50,7 @@ def test_a_long_chain_is_shown_in_part_and_dies_quietly(length):
         for _ in range({length}):
             y = y + 1
         start = time.perf_counter()
-        graph = secondpass.reader.read_graph([y])
+        graph = secondpass.reading.reader.read_graph([y])
         assert time.perf_counter() - start < 5
         print(len(graph.nodes), graph.left_out, graph.stops_at)
         assert len(str(graph).splitlines()) < 300

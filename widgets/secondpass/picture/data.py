@@ -59,7 +59,7 @@ class EdgeData(TypedDict):
 
 
 class FrameData(TypedDict):
-    """One step; see `secondpass.recording.Frame`."""
+    """One step; see `secondpass.replay.frames.Frame`."""
 
     kind: str
     call: int | None

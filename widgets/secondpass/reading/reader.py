@@ -7,7 +7,7 @@ keeps its shape and bytes after its saved tensor was freed.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from secondpass.reading.values import SeenGradient, Value, value_text
 
 _OUTPUTS = "_input_metadata"
 _FINAL = (saved.FREED, saved.NONE)  # a slot in this state stays in it
+_SEEN = (saved.HELD, saved.PACKED, saved.CHANGED)  # something lies in it
 
 LineOf = Callable[[int], Place | None]
 """Gives the line that made a Node, by the Node's sequence number."""
@@ -234,6 +235,18 @@ class GraphReader:
             self._set_slots(known, pairs)
         return changed
 
+    def see_freed(self, known: KnownNode, node: Any, call: int) -> dict[str, Slot]:
+        """Look whether a Node that has just run was freed, which is quicker than `refresh`.
+
+        One of its slots tells: torch frees all that a Node saved, or nothing of it.
+        """
+        for slot in known.slots:
+            if slot.state in _SEEN and saved.is_empty(node, slot.name):
+                return self._mark(known, _SEEN, call)
+            if slot.state in _SEEN:
+                break
+        return {}
+
     def mark_freed(self, node_id: str, call: int) -> dict[str, Slot]:
         """Note that a call ran a Node whose slots cannot be seen, and freed them."""
         return self._mark(self.nodes[node_id], {saved.UNKNOWN}, call)
@@ -278,7 +291,7 @@ class GraphReader:
             left_out=self.left_out,
         )
 
-    def _mark(self, known: KnownNode, states: set[str], call: int | None) -> dict[str, Slot]:
+    def _mark(self, known: KnownNode, states: Container[str], call: int | None) -> dict[str, Slot]:
         """Note that those slots of a Node that are in one of some states are freed."""
         changed = {slot.name: slot.freed(call) for slot in known.slots if slot.state in states}
         if changed:

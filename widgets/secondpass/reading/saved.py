@@ -111,6 +111,16 @@ def is_freed(node: Any) -> bool:
     return any(slot.state == FREED for slot, _ in read_slots_and_storages(node))
 
 
+def is_empty(node: Any, name: str) -> bool:
+    """Say whether nothing lies any more in a slot in which something lay."""
+    try:
+        content = getattr(node, _RAW + name.partition("[")[0])
+    except RuntimeError:  # lists of slots and custom Functions refuse as a whole
+        return True
+    place = content[0] if type(content) is tuple else content
+    return place.data is None and place.unpack_hook is None
+
+
 def describe(slot: Slot) -> str:
     """Return type, shape and bytes of a slot in short: ``f32[2×3] 24 B``.
 

@@ -7,7 +7,7 @@ were is read when the next thing happens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -62,10 +62,13 @@ class WatchedCall:
         plain = all(is_plain(one.variable) for one in found.leaves) and not any_mode()
         self._quietly = None if plain else unheard
         leaf_ids = {one: reader.leaf_id(one.variable) for one in found.leaves}
+        ids = leaf_ids | reading.ids
         for node, following in zip(found.nodes, found.following, strict=True):
-            sources = [reading.ids.get(one) or leaf_ids.get(one) for one, _ in following]
-            outputs = [output for _, output in following]
-            hooks = _NodeHooks(self, reader.nodes[reading.ids[node]], sources, outputs)
+            sources = [
+                (known_id, output) if (known_id := ids.get(one)) is not None else None
+                for one, output in following
+            ]
+            hooks = _NodeHooks(self, reader.nodes[reading.ids[node]], sources)
             self._handles.append(node.register_prehook(hooks.before))
             self._handles.append(node.register_hook(hooks.after))
         for accumulate, leaf_id in leaf_ids.items():
@@ -87,9 +90,7 @@ class WatchedCall:
             return
         ran, self._ran = self._ran, None
         known = ran.node
-        changed = self._reader.refresh_known(
-            known, self._nodes[known.id], self.number, see_changes=False
-        )
+        changed = self._reader.see_freed(known, self._nodes[known.id], self.number)
         if not self._call.retain_graph and known.hides_slots:
             # Some Nodes do not show their saved tensors; torch frees them all the same.
             changed |= self._reader.mark_freed(known.id, self.number)
@@ -99,7 +100,7 @@ class WatchedCall:
         ran.changed, ran.slots = changed, known.slots
         self._add(ran)
 
-    def look(self, how: Callable[..., None], *gradients: Any) -> None:
+    def look(self, how: Callable[..., None], *what: Any) -> None:
         """Look from inside a hook while this call runs; nothing here can make the call fail.
 
         A Node that a call inside this one runs calls the hooks of both.
@@ -109,39 +110,36 @@ class WatchedCall:
             return
         try:
             if self._quietly is None:
-                how(*gradients)
+                how(*what)
             else:
                 with self._quietly():
-                    how(*gradients)
+                    how(*what)
         except Exception as error:  # ours: raised here, it would end the person's pass
             self._is_lost = True
             say_not_followed(error)
 
-    def node_begins(self, known: KnownNode, gradients: Sequence[Any]) -> list[Seen]:
-        """Hear that a Node is about to run; return the gradients that came in."""
+    def node_begins(self, hooks: _NodeHooks, gradients: Sequence[Any]) -> None:
+        """Hear that a Node is about to run, and which gradients came in."""
         self.settle()
-        self.started.append(known.id)
-        return [
-            self._arrived((known.id, output), gradient)
+        node_id = hooks.known.id
+        self.started.append(node_id)
+        hooks.came_in = [
+            self._arrived((node_id, output), gradient)
             for output, gradient in enumerate(gradients)
             if gradient is not None
         ]
 
-    def node_ends(
-        self,
-        known: KnownNode,
-        came_in: Sequence[Seen],
-        going: Iterable[tuple[str | None, int, Any]],
-    ) -> None:
-        """Hear that a Node has run, and what goes on to which output of which source."""
+    def node_ends(self, hooks: _NodeHooks, gradients: Sequence[Any]) -> None:
+        """Hear that a Node has run, and which gradients go on."""
         self.settle()  # a pass inside this Node may have left one
+        known, came_in, hooks.came_in = hooks.known, hooks.came_in, ()
         self.started.remove(known.id)
         went: list[tuple[str, int, Value]] = []
-        for index, (source, output, gradient) in enumerate(going):
-            if source is not None and gradient is not None:
+        for index, (place, gradient) in enumerate(zip(hooks.sources, gradients, strict=False)):
+            if place is not None and gradient is not None:
                 seen = _seen(gradient, came_in)
-                went.append((source, index, seen[1]))
-                self._arriving.setdefault((source, output), []).append(seen)
+                went.append((place[0], index, seen[1]))
+                self._arriving.setdefault(place, []).append(seen)
         self._ran = NodeRan(self.number, known, [value for _, value in came_in], went)
 
     def leaf_begins(self, leaf_id: str, gradient: torch.Tensor | None) -> None:
@@ -179,33 +177,21 @@ class WatchedCall:
 class _NodeHooks:
     """The two hooks of a Node. torch passes them tuples of tensors or None."""
 
-    __slots__ = ("_came_in", "_known", "_outputs", "_sources", "_watched")
+    __slots__ = ("_watched", "came_in", "known", "sources")
 
     def __init__(
-        self,
-        watched: WatchedCall,
-        known: KnownNode,
-        sources: Sequence[str | None],
-        outputs: Sequence[int],
+        self, watched: WatchedCall, known: KnownNode, sources: Sequence[tuple[str, int] | None]
     ) -> None:
         self._watched = watched
-        self._known = known
-        self._sources, self._outputs = sources, outputs  # where each gradient goes
-        self._came_in: Sequence[Seen] = ()
+        self.known = known
+        self.sources = sources  # where each gradient goes: a source's id and which output of it
+        self.came_in: Sequence[Seen] = ()
 
     def before(self, gradients: Sequence[Any]) -> None:
-        self._watched.look(self._before, gradients)
+        self._watched.look(self._watched.node_begins, self, gradients)
 
     def after(self, gradients: Sequence[Any], _: Sequence[Any]) -> None:
-        self._watched.look(self._after, gradients)
-
-    def _before(self, gradients: Sequence[Any]) -> None:
-        self._came_in = self._watched.node_begins(self._known, gradients)
-
-    def _after(self, gradients: Sequence[Any]) -> None:
-        going = zip(self._sources, self._outputs, gradients, strict=False)
-        self._watched.node_ends(self._known, self._came_in, going)
-        self._came_in = ()
+        self._watched.look(self._watched.node_ends, self, gradients)
 
 
 class _LeafHooks:
@@ -245,8 +231,19 @@ def _identity(gradient: torch.Tensor) -> Any:
     if type(gradient) is not torch.Tensor:  # a subclass has its own say
         return None
     try:
-        if gradient.is_contiguous():
+        if gradient.is_contiguous() or _is_dense(gradient.shape, gradient.stride()):
             return gradient.data_ptr(), gradient._version, gradient.numel()
         return gradient.data_ptr(), gradient._version, gradient.shape, gradient.stride()
     except (RuntimeError, NotImplementedError):  # no storage: sparse, nested
         return None
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Say whether a tensor's numbers lie side by side in some order, as after a transpose."""
+    span = 1
+    for stride, length in sorted(zip(strides, shape, strict=True)):
+        if length != 1:
+            if stride != span:
+                return False
+            span *= length
+    return True
