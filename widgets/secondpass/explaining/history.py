@@ -135,7 +135,12 @@ class Ran:
     again: list[tuple[Any, int]]
 
 
-def mark_run(heard: Heard, roots: Iterable[Any], targets: Targets | None) -> Ran | None:
+def mark_run(
+    heard: Heard,
+    roots: Iterable[Any],
+    targets: Targets | None,
+    walked: walk.Walk | None = None,
+) -> Ran | None:
     """Write into the Nodes that a call ran that it did, and whether it freed them.
 
     Parameters
@@ -144,6 +149,8 @@ def mark_run(heard: Heard, roots: Iterable[Any], targets: Targets | None) -> Ran
     roots : iterable of torch.Tensor or GradientEdge
     targets : Targets, optional
         Where the pass ended, if not at the leaves (``inputs=``).
+    walked : Walk, optional
+        The graph behind the roots, where it was walked already.
 
     Returns
     -------
@@ -154,9 +161,9 @@ def mark_run(heard: Heard, roots: Iterable[Any], targets: Targets | None) -> Ran
         return None
     roots = list(roots)
     starts = nodes_behind(roots)
-    found = _few(starts, heard.call)
+    found = None if walked else _few(starts, heard.call)
     if found is None:
-        walked = walk.walk(starts)
+        walked = walked or walk.walk(starts)
         found = walked.nodes
         heard.tracked = not walked.left_out
     else:

@@ -202,6 +202,8 @@ class _Search:
             return
         if isinstance(value, _PLAIN) or depth >= _DEEPEST or id(value) in self._seen:
             return
+        if type(value).__module__.startswith("secondpass."):  # ours: it holds no tensor
+            return
         self._count += 1
         if self._count % 64 == 0 and perf_counter() > self.until:
             self.late = True
@@ -212,6 +214,10 @@ class _Search:
         if isinstance(value, types.FunctionType):  # its own variables: no prefix reaches them
             name, inner = "", "closure"
         for key, item in _parts(value):
+            if type(item) is torch.nn.Parameter and not self._leaves:  # most of what there is
+                grad = item.grad
+                if grad is None or not grad.requires_grad:
+                    continue
             if not isinstance(item, _PLAIN):
                 yield from self.inside(item, f"{name}{key}", inner, depth + 1)
 

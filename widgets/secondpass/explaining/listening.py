@@ -105,7 +105,7 @@ class Listener:
             ran: history.Ran | None = call.noted["ran"][1]
             heard.nodes, heard.rerun, heard.tracked = first.nodes, first.rerun, first.tracked
         else:
-            ran = history.mark_run(heard, call.roots, targets)
+            ran = history.mark_run(heard, call.roots, targets, call.noted.get("walk"))
             call.noted["ran"] = heard, ran
         if not heard.retain and not walk.any_too_deep():
             allowed = 0.05 if heard.number <= WHOLE else 0.002

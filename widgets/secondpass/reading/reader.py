@@ -330,7 +330,7 @@ class GraphReader:
                 key,
                 name,
                 weakref.ref(tensor),
-                Value(tensor),
+                Value.later(tensor),
                 SeenGradient(tensor),
                 type_text(tensor),
             )

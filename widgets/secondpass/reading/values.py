@@ -57,6 +57,19 @@ class Value:
         except (RuntimeError, NotImplementedError, TypeError):  # meta, fake, sparse, nested
             pass
 
+    @classmethod
+    def later(cls, value: torch.Tensor) -> Value:
+        """Return the value of a small tensor, and of a big one no more than its type and shape.
+
+        To measure every weight of a model takes a while, and they are measured when they are shown.
+        """
+        if not is_plain(value) or value.numel() <= SHOWN_WHOLE:
+            return cls(value)
+        unmeasured = object.__new__(cls)
+        unmeasured._dtype, unmeasured._shape = value.dtype, value.shape
+        unmeasured._numbers = unmeasured._norm = unmeasured._shares = None
+        return unmeasured
+
     def _measure(self, value: torch.Tensor) -> None:
         size = value.numel()
         if size <= SHOWN_WHOLE:

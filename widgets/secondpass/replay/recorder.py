@@ -115,6 +115,7 @@ class Recorder:
             number = len(self.calls) + 1
             known_before = set(self.reader.nodes)
             reading = self.reader.add_roots(roots, names.names_now())
+            call.noted["walk"] = reading.found  # nobody else need walk it again
             self._add_forward(set(self.reader.nodes) - known_before)
             self._see_leaves()
             self.calls.append(
