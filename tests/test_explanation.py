@@ -5,7 +5,7 @@ import json
 import pytest
 
 from secondpass.explaining import advice, explanation, report, snippets
-from secondpass.explaining.failure import Failure
+from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import Heard
 from secondpass.explaining.holders import Held
 from secondpass.explaining.report import Carrier, Explanation, Fix, Notice, StoppedIn
@@ -64,10 +64,18 @@ def test_the_family_follows_from_four_questions(facts, family):
 
 
 def test_a_call_inside_the_failing_one_is_nested():
-    outer = heard(1, 9)
+    outer = heard(1, 9, began=8)  # what both run through was made before it began
     assert explanation.family_of(failed(second=outer, first=heard(2, 5, parent=outer))) == "nested"
     inner = [heard(2, 9, parent=outer), heard(3, 9, parent=outer)]
     assert explanation.family_of(failed(first=inner[0], second=inner[1])) == "nested"
+
+
+def test_two_calls_in_a_hook_over_what_the_hook_has_made_are_not_nested():
+    outer = heard(1, 9, began=2)
+    inner = [heard(2, 12, parent=outer), heard(3, 12, parent=outer)]
+    assert explanation.family_of(failed(first=inner[0], second=inner[1], same_root=True)) == (
+        "same-root"
+    )
 
 
 def test_several_calls_that_may_have_freed_it_are_all_named():
@@ -124,10 +132,10 @@ def test_with_nothing_found_it_says_so():
         (Held("h", "train", 0, "variable"), "h = h.detach()"),
         (Held("net.memory", "train", 0, "object"), "net.memory = net.memory.detach()"),
         (Held("state[1]", "train", 0, "tuple"), "state = tuple(one.detach() for one in state)"),
-        (Held("outs[0]", "train", 0, "list"), "outs = [one.detach() for one in outs]"),
+        (Held("outs[0]", "train", 0, "list"), "outs[:] = [one.detach() for one in outs]"),
         (
             Held("bank['a']", "train", 0, "dict"),
-            "bank = {key: one.detach() for key, one in bank.items()}",
+            "bank.update({key: one.detach() for key, one in bank.items()})",
         ),
     ],
 )

@@ -9,11 +9,19 @@ from types import FrameType
 import torch
 
 from secondpass.explaining import holders, report, sources
-from secondpass.explaining.dataflow import INDICES, ROUND, Reader, Scope
+from secondpass.explaining.dataflow import INDICES, ROUND, Reader
 from secondpass.explaining.failure import innermost_own
 from secondpass.explaining.history import Heard
 from secondpass.explaining.report import CalledAt, Carrier, Explanation, Fix
-from secondpass.explaining.switches import OFF, Cut, switch_in, switched_off_around
+from secondpass.explaining.scopes import Scope
+from secondpass.explaining.switches import (
+    INSIDE,
+    OFF,
+    Cut,
+    off_inside,
+    switch_in,
+    switched_off_around,
+)
 from secondpass.hearing import writes
 from secondpass.hearing.calls import Call
 from secondpass.reading.places import is_own, own_frame, place_in
@@ -21,7 +29,7 @@ from secondpass.reading.places import is_own, own_frame, place_in
 
 def explain(call: Call, heard: Heard, frame: FrameType | None) -> Explanation:
     """Explain a call whose roots have no graph."""
-    cut = _find(frame)
+    cut = _find(frame, heard.parent is not None)
     message = "" if call.error is None else str(call.error)
     names = [name for name, one in holders.tensors_of(frame) if any(one is r for r in call.roots)]
     name = min(names, key=len) if names else ""
@@ -31,7 +39,7 @@ def explain(call: Call, heard: Heard, frame: FrameType | None) -> Explanation:
         failed_at=CalledAt(heard.number, heard.place),
         cut_at=None if cut is None else cut.place,
         carriers=(Carrier(name, heard.place.function),) if name and heard.place else (),
-        fix=_fix(cut, heard),
+        fix=_fix(cut, heard, frame),
         reached="" if cut is None else f"{cut.why[:1].upper()}{cut.why[1:]}.",
         notes=()
         if cut is not None
@@ -95,7 +103,7 @@ def _copied(error: BaseException) -> Iterator[Carrier]:
         yield Carrier(name, where)
 
 
-def _fix(cut: Cut | None, heard: Heard) -> tuple[Fix, ...]:
+def _fix(cut: Cut | None, heard: Heard, frame: FrameType | None) -> tuple[Fix, ...]:
     if cut is None:
         return (
             Fix.at(
@@ -106,6 +114,8 @@ def _fix(cut: Cut | None, heard: Heard) -> tuple[Fix, ...]:
                 "the graph (no_grad, detach, .item(), argmax, .data, numpy)",
             ),
         )
+    if cut.what == INSIDE:
+        return (_enable(own_frame(frame), heard),)
     if cut.what in OFF:
         return (_switch_on(cut),)
     if cut.what == "checkpoint":
@@ -146,12 +156,25 @@ def _switch_on(cut: Cut) -> Fix:
     return Fix.at("enable-grad", cut.place, "with torch.no_grad():", why)
 
 
-def _find(frame: FrameType | None) -> Cut | None:
+def _enable(frame: FrameType | None, heard: Heard) -> Fix:
+    """Return the switching on around the line that computed what was differentiated."""
+    why = "what is computed in this block has a graph, if it is computed from what requires grad"
+    place = heard.place
+    if frame is not None and place is not None:
+        value = _differentiated(sources.statement_at(place))
+        stores = [] if value is None else Scope.of_frame(frame).stores(value, place.line)
+        if stores:
+            code = f"with torch.enable_grad(): {sources.text_of(stores[0])}"
+            return Fix.at("enable-grad", place, code, why, stores[0].lineno)
+    return Fix.at("enable-grad", place, "with torch.enable_grad():", f"around it: {why}")
+
+
+def _find(frame: FrameType | None, nested: bool) -> Cut | None:
     own = own_frame(frame)
     if own is None:
         return None
     if not torch.is_grad_enabled():
-        found = switched_off_around(own)
+        found = off_inside(own, nested) or switched_off_around(own)
         if found is not None:
             return found
         place = writes.switched_off_at() or switch_in(own)

@@ -10,17 +10,17 @@ import ast
 import inspect
 import types
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 import torch
 
 from secondpass.explaining import sources
+from secondpass.explaining.scopes import UNSEEN, Scope, bound, definition_of
 from secondpass.explaining.switches import Cut, called, cut_at, decorated_off, off_around
-from secondpass.reading.places import Place, is_own, own_frame, place_in
+from secondpass.explaining.uses import own_statements
+from secondpass.reading.places import Place, is_own, place_in
 
 _DEEPEST = 40
-_UNSEEN = object()
 INDICES = "gives whole numbers (positions): they have no gradient"
 _PLAIN = "gives a plain Python number: the graph ends there"
 _DETACHED = "gives the value without its graph"
@@ -39,59 +39,6 @@ _COPIES = {"tensor", "Tensor", "FloatTensor", "as_tensor", "array", "asarray", "
 _NUMBERS = {"float", "int", "bool", "round"}
 _GROWS = {"append", "appendleft", "extend", "insert", "add"}
 _INDEXED = {"max", "min", "topk", "sort", "mode", "median", "kthvalue", "cummax", "cummin"}
-
-
-class Scope:
-    """A function that ran, as source, and what is known of its variables."""
-
-    def __init__(
-        self,
-        tree: ast.AST,
-        place: Place,
-        values: dict[str, Any],
-        module: dict[str, Any],
-        outer: Scope | None,
-        arguments: dict[str, ast.expr] | None = None,
-    ) -> None:
-        self.tree, self.place, self.values, self.module = tree, place, values, module
-        self.outer = outer  # who called it
-        self.arguments = arguments or {}
-
-    @classmethod
-    def of_frame(cls, frame: FrameType) -> Scope:
-        """Return what is known of a running function, and of those that called it."""
-        place = place_in(frame.f_code, frame.f_lineno)
-        back = own_frame(frame.f_back)
-        outer = cls.of_frame(back) if back is not None else None
-        tree = sources.function_at(place) or ast.Module([], [])
-        scope = cls(tree, place, dict(frame.f_locals), frame.f_globals, outer)
-        if outer is not None:
-            call = _call_to(sources.statement_at(outer.place), getattr(tree, "name", ""))
-            scope.arguments = _bound(tree, call)
-        return scope
-
-    def value_of(self, node: ast.expr) -> Any:
-        """Return what a plain name or attribute holds now, or `_UNSEEN`."""
-        if isinstance(node, ast.Name):
-            for table in (self.values, self.module, vars(__import__("builtins"))):
-                if node.id in table:
-                    return table[node.id]
-            return _UNSEEN
-        if isinstance(node, ast.Attribute):
-            base = self.value_of(node.value)
-            if base is _UNSEEN:
-                return _UNSEEN
-            if isinstance(base, types.ModuleType | type):
-                return getattr(base, node.attr, _UNSEEN)
-            inner = getattr(base, "__dict__", {})
-            if node.attr in inner:
-                return inner[node.attr]
-            if isinstance(base, torch.nn.Module):
-                for table in (base._modules, base._parameters, base._buffers):
-                    if node.attr in table:
-                        return table[node.attr]
-            return inspect.getattr_static(base, node.attr, _UNSEEN)
-        return _UNSEEN
 
 
 class Reader:
@@ -142,7 +89,7 @@ class Reader:
         return None
 
     def _name(self, node: ast.Name, scope: Scope) -> Cut | None:
-        value = scope.values.get(node.id, _UNSEEN)
+        value = scope.values.get(node.id, UNSEEN)
         if isinstance(value, torch.Tensor) and value.requires_grad:
             return None
         stores = list(self._stores(node.id, scope, node.lineno))
@@ -161,7 +108,7 @@ class Reader:
     def _stores(self, name: str, scope: Scope, before: int) -> Iterator[tuple[ast.stmt, ast.expr]]:
         """Yield what a variable was given, the last before a line first."""
         found = []
-        for statement in _statements(scope.tree):
+        for statement in own_statements(scope.tree):
             taken = getattr(statement, "value", None) or getattr(statement, "iter", None)
             names = [getattr(one, "id", None) for one in sources.targets_of(statement)]
             if isinstance(taken, ast.Call) and called(taken) in _GROWS and taken.args:
@@ -238,7 +185,7 @@ class Reader:
         raw, owner = function
         code = raw.__code__
         first = place_in(code, code.co_firstlineno)
-        tree = _definition(first.file, code)
+        tree = definition_of(first.file, code)
         if tree is None:
             return None
         place = Place(first.file, code.co_firstlineno, first.code, code.co_qualname)
@@ -247,10 +194,10 @@ class Reader:
             return off
         values = {} if owner is None else {"self": owner}
         inner = Scope(tree, place, values, raw.__globals__, scope)
-        inner.arguments = _bound(tree, call, skip_self=owner is not None)
+        inner.arguments = bound(tree, call, skip_self=owner is not None)
         returned = [
             one.value
-            for one in _statements(tree)
+            for one in own_statements(tree)
             if isinstance(one, ast.Return) and one.value is not None
         ]
         if isinstance(tree, ast.Lambda):
@@ -270,7 +217,7 @@ class Reader:
         owner = None
         if isinstance(call.func, ast.Attribute):
             base = scope.value_of(call.func.value)
-            if not isinstance(base, types.ModuleType | type) and base is not _UNSEEN:
+            if not isinstance(base, types.ModuleType | type) and base is not UNSEEN:
                 owner = base
         if isinstance(value, torch.nn.Module):
             owner, value = value, type(value).forward
@@ -303,7 +250,7 @@ class Reader:
             return False
         if isinstance(value, list | tuple | dict) and _holds_learning(value):
             return True
-        if isinstance(node, ast.Name) and value is _UNSEEN:
+        if isinstance(node, ast.Name) and value is UNSEEN:
             return self._unseen_may_learn(node, scope)
         return self._any_may_learn(node, scope) if not isinstance(node, ast.Name) else False
 
@@ -328,12 +275,12 @@ class Reader:
             if isinstance(value, types.FunctionType) and is_own(value.__code__.co_filename):
                 return True
             if isinstance(one, ast.Name) and (
-                value is _UNSEEN or (isinstance(value, torch.Tensor) and not value.is_leaf)
+                value is UNSEEN or (isinstance(value, torch.Tensor) and not value.is_leaf)
             ):
                 if one.id in scope.arguments and scope.outer is not None:
                     if self._any_may_learn(scope.arguments[one.id], scope.outer, depth + 1):
                         return True
-            if (isinstance(one, ast.Name) and one is not node) or value is _UNSEEN:
+            if (isinstance(one, ast.Name) and one is not node) or value is UNSEEN:
                 if isinstance(one, ast.Name) and one.id not in scope.arguments:
                     for _, taken in self._stores(one.id, scope, one.lineno):
                         if taken is not node and self._any_may_learn(taken, scope, depth + 1):
@@ -369,50 +316,6 @@ def _line(node: ast.AST) -> int:
     if isinstance(node, ast.Attribute):
         return node.end_lineno or node.lineno
     return int(getattr(node, "lineno", 0))
-
-
-def _statements(tree: ast.AST) -> Iterator[ast.stmt]:
-    """Yield a function's own statements, not those of functions inside it."""
-    for child in ast.iter_child_nodes(tree):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            continue
-        if isinstance(child, ast.stmt):
-            yield child
-        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
-            yield from _statements(child)
-
-
-def _definition(file: str, code: types.CodeType) -> ast.AST | None:
-    tree = sources.tree_of(file)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-            if node.name == code.co_name and first == code.co_firstlineno:
-                return node
-        if isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
-            if node.lineno == code.co_firstlineno:
-                return node
-    return None
-
-
-def _call_to(statement: ast.stmt | None, name: str) -> ast.Call | None:
-    for node in ast.walk(statement) if statement is not None and name else ():
-        if isinstance(node, ast.Call) and called(node) == name:
-            return node
-    return None
-
-
-def _bound(tree: ast.AST, call: ast.Call | None, skip_self: bool = False) -> dict[str, ast.expr]:
-    """Return which expression each parameter of a function was given."""
-    arguments = getattr(tree, "args", None)
-    if call is None or not isinstance(arguments, ast.arguments):
-        return {}
-    names = [one.arg for one in [*arguments.posonlyargs, *arguments.args]]
-    if names[:1] == ["self"] or skip_self:
-        names = names[1:]
-    bound = dict(zip(names, call.args, strict=False))
-    bound.update((one.arg, one.value) for one in call.keywords if one.arg is not None)
-    return bound
 
 
 def _is_reentrant(call: ast.Call) -> bool:

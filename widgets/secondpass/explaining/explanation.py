@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from secondpass.explaining import advice, report, snippets
-from secondpass.explaining.failure import Failure
+from secondpass.explaining import advice, carrying, report, snippets
+from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import Heard
 from secondpass.explaining.report import CalledAt, Carrier, Explanation, StoppedIn
 from secondpass.reading.places import Place
@@ -37,7 +37,7 @@ def family_of(failure: Failure) -> str | None:
     freed_by = failure.freed_by or next(iter(failure.maybe_freed_by), None)
     if freed_by is None:
         return None
-    if freed_by.is_inside(failure.heard) or _are_siblings(freed_by, failure.heard):
+    if freed_by.is_inside(failure.heard) or _shares_outer(freed_by, failure):
         return NESTED
     if failure.made_again:
         return CARRIED
@@ -58,19 +58,18 @@ def carriers_of(failure: Failure) -> tuple[Carrier, ...]:
         inner = snippets.receiver(freed_by.place) if not _same_line(freed_by, failure.heard) else ""
         if inner and freed_by.place is not None:
             found.append(Carrier(inner, freed_by.place.function))
-    place = failure.heard.place
-    given = [] if place is None else snippets.parameters(place)
-    # The nearest to the boundary comes first; a parameter of the calling function after what the
-    # caller calls it, where it lives on.
-    for held in sorted(failure.carriers, key=lambda one: one.name in given):
+    family = family_of(failure)
+    first, *_ = boundaries = carrying.boundaries_of(failure)
+    names = carrying.ranked(failure, first)
+    if family in (CARRIED, COMPUTED_ONCE):
+        names = [*carrying.chosen(failure, carried=family == CARRIED), *names]
+    for held in names:
         carrier = Carrier(held.name, held.where)
         if carrier not in found:
             found.append(carrier)
-    for made in (failure.boundary, failure.made):
-        if made is None:
-            continue
-        for name in snippets.assigned_names(made.place):
-            carrier = Carrier(name, made.place.function)
+    for made in (*(one.made for one in boundaries), failure.made):
+        for name in [] if made is None else snippets.assigned_names(made.place):
+            carrier = Carrier(name, "" if made is None else made.place.function)
             if all(snippets.last_name(one.name) != snippets.last_name(name) for one in found):
                 found.append(carrier)
     if not found and failure.made is not None:
@@ -162,6 +161,10 @@ def _reached(
 ) -> str:
     """Say in a sentence how the Node came to be reached again."""
     name = f"`{snippets.variable(carriers[0].name)}`" if carriers else "a tensor without a name"
+    if family in (CARRIED, COMPUTED_ONCE):
+        held = carrying.chosen(failure, carried=family == CARRIED)
+        names = [name, *(f"`{snippets.variable(one.name)}`" for one in held)]
+        name = _listed(list(dict.fromkeys(names)))
     if family == CARRIED:
         return f"It was reached again through {name}: made in an earlier round, used in this one."
     if family == COMPUTED_ONCE:
@@ -177,8 +180,19 @@ def _reached(
     return f"It was reached again through {name}." if carriers else ""
 
 
-def _are_siblings(one: Heard, other: Heard) -> bool:
-    return one.parent is not None and one.parent is other.parent
+def _listed(names: list[str]) -> str:
+    """Return names as a sentence has them: ``h``, ``c`` and 2 more."""
+    if len(names) > _MOST_CARRIERS:
+        names = [*names[: _MOST_CARRIERS - 1], f"{len(names) - _MOST_CARRIERS + 1} more"]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _shares_outer(freed_by: Heard, failure: Failure) -> bool:
+    """Say whether both calls ran inside one other, through what was made before that."""
+    outer = freed_by.parent
+    if outer is None or outer is not failure.heard.parent:
+        return False
+    return failure.made is None or failure.made.number < outer.began
 
 
 def _same_line(one: Heard, other: Heard) -> bool:

@@ -7,8 +7,10 @@ a later pass stops behind that Node, and they die with it.
 
 from __future__ import annotations
 
+import ast
 import functools
 import gc
+import itertools
 import re
 import sys
 import types
@@ -47,6 +49,7 @@ _PLAIN = (
 )
 _MODULE_OWN = frozenset(vars(torch.nn.Module())) - {"_parameters", "_buffers", "_modules"}
 _NOT_OURS = re.compile(r"_*|_i*\d*|_i+|_[iod]h|_exit_code|__.*|In|Out|exit|quit|get_ipython")
+_SUSPENDED = {types.GeneratorType: "gi", types.AsyncGeneratorType: "ag", types.CoroutineType: "cr"}
 _OPTIMIZED = 0x1  # CO_OPTIMIZED: the code of a function
 
 
@@ -102,6 +105,46 @@ def collect(
     return True
 
 
+def collect_suspended(seconds: float, into: dict[Any, list[Held]]) -> None:
+    """Write down the names that the person's suspended generators hold.
+
+    Slow, for every object is looked at: asked where a call failed.
+    """
+    search = _Search(perf_counter() + seconds)
+    for where, variables in _suspended():
+        for name, value in variables.items():
+            for tensor, inner, kind in search.inside(value, name, "variable"):
+                _note(tensor, Held(inner, where, _output(tensor), kind), into)
+
+
+def value_of(frame: FrameType | None, name: str, where: str) -> Any:
+    """Return what a name of `collect`'s holds now; None where it cannot be had."""
+    try:
+        expression = ast.parse(name, mode="eval").body
+    except SyntaxError:
+        return None
+    for scope, variables in itertools.chain(_scopes(frame), _suspended()):
+        if scope == where:
+            found = _value(expression, variables)
+            if found is not None:
+                return found
+    return None
+
+
+def _value(expression: ast.expr, variables: dict[str, Any]) -> Any:
+    if isinstance(expression, ast.Name):
+        return variables.get(expression.id)
+    if isinstance(expression, ast.Attribute):
+        base, key = expression.value, f".{expression.attr}"
+    elif isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Constant):
+        base, key = expression.value, f"[{expression.slice.value!r}]"
+    else:
+        return None
+    outer = _value(base, variables)
+    parts = () if outer is None else _parts(outer)
+    return next((item for label, item in parts if label == key), None)
+
+
 def names_on(node: Any) -> tuple[Held, ...]:
     """Return the names that were collected of what a Node made."""
     return tuple(node.metadata.get(NAMES, ()))
@@ -112,14 +155,18 @@ def objects_of(frame: FrameType | None, kind: type) -> Iterator[tuple[str, Any]]
     seen: set[int] = set()
     for _, variables in _scopes(frame):
         for name, value in variables.items():
-            found = [(name, value)]
-            inner = None if isinstance(value, _PLAIN) else getattr(value, "__dict__", None)
-            if isinstance(inner, dict) and not isinstance(value, types.FunctionType):
-                found += [(f"{name}.{key}", item) for key, item in list(inner.items())]
-            for label, item in found:
-                if isinstance(item, kind) and id(item) not in seen:
+            for label, item in _within(value, name, kind, 0):
+                if id(item) not in seen:
                     seen.add(id(item))
                     yield label, item
+
+
+def _within(value: Any, name: str, kind: type, depth: int) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, kind):
+        yield name, value
+    elif depth < 2 and not isinstance(value, (*_PLAIN, torch.Tensor, types.FunctionType)):
+        for key, item in _parts(value):
+            yield from _within(item, f"{name}{key}", kind, depth + 1)
 
 
 def hidden_names(node: Any) -> Iterator[tuple[str, int]]:
@@ -163,6 +210,15 @@ def _scopes(frame: FrameType | None) -> Iterator[tuple[str, dict[str, Any]]]:
         if id(one.f_globals) not in seen:
             seen.add(id(one.f_globals))
             yield "<module>", _named(one.f_globals)
+
+
+def _suspended() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the variables of the person's generators that wait to go on."""
+    for one in gc.get_objects():
+        prefix = _SUSPENDED.get(type(one))
+        frame = None if prefix is None else getattr(one, f"{prefix}_frame")
+        if frame is not None and is_own(frame.f_code.co_filename):
+            yield _function(frame.f_code.co_qualname), _locals(frame)
 
 
 def _locals(frame: FrameType) -> dict[str, Any]:

@@ -15,7 +15,17 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from secondpass.explaining import cuts, explanation, failure, history, holders, pictures, report
+from secondpass.explaining import (
+    cuts,
+    explanation,
+    facts,
+    failure,
+    history,
+    holders,
+    pictures,
+    report,
+    saved_reads,
+)
 from secondpass.explaining.history import Heard
 from secondpass.explaining.notices import Notices
 from secondpass.explaining.report import Explanation
@@ -117,7 +127,7 @@ class Listener:
         self._failures += 1
         if error is None or self._failures > FAILURES or self._is_known(error):
             return
-        kind = failure.error_of(error)
+        kind = facts.error_of(error)
         if kind == report.NO_GRAPH:
             self._keep(error, cuts.explain(call, heard, sys._getframe(1)))
             return
@@ -144,11 +154,13 @@ class Listener:
             seen.add(id(error))
             if self._is_known(error):
                 return self.last
-            kind = failure.error_of(error)
+            kind = facts.error_of(error)
             if kind == report.LEAF_MODIFIED:
                 self._keep(error, cuts.explain_leaf(error))
             elif kind == report.COPIED:
                 self._keep(error, cuts.explain_copy(error))
+            elif kind in (report.BACKWARD_TWICE, report.MODIFIED):
+                self._keep(error, saved_reads.explain(error, kind, self.history))
             if self._is_known(error):
                 return self.last
             error = error.__cause__ or error.__context__
@@ -210,7 +222,13 @@ def explain() -> Explanation:
 
 def explain_error(error: BaseException | None) -> Explanation | None:
     """Return the explanation of an exception, None where there is none."""
-    return None if _listener is None else _listener.explain_error(error)
+    if _listener is None:
+        return None
+    try:
+        return _listener.explain_error(error)
+    except Exception as ours:  # a fault of ours must not follow the person's own error
+        calls.say_not_followed(ours)
+        return None
 
 
 def picture() -> Recording | None:

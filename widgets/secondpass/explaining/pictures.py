@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from secondpass.explaining.failure import Failure
+from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import FREED_BY, Heard, History, nodes_behind
 from secondpass.hearing import lines
 from secondpass.hearing.calls import Call

@@ -45,20 +45,32 @@ class Carrier:
 
 @dataclass(frozen=True)
 class Fix:
-    """Something to change: what, on which line, the code to write, and why it helps."""
+    """Something to change: what, on which line, the code to write, and why it helps.
+
+    ``also``: it belongs to the fix before it, and both are needed.
+    """
 
     do: str
     line: int | None
     code: str
     why: str
     place: Place | None = None
+    also: bool = False
 
     @classmethod
-    def at(cls, do: str, place: Place | None, code: str, why: str, line: int | None = None) -> Fix:
+    def at(
+        cls,
+        do: str,
+        place: Place | None,
+        code: str,
+        why: str,
+        line: int | None = None,
+        also: bool = False,
+    ) -> Fix:
         """Return a fix at a place, or at another line of the same file."""
         if place is not None and line is not None:
             place = replace(place, line=line)
-        return cls(do, None if place is None else place.line, code, why, place)
+        return cls(do, None if place is None else place.line, code, why, place, also)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the keys ``do``, ``line``, ``code``, ``why`` of a report."""

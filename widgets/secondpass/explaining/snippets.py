@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 
 from secondpass.explaining import sources
@@ -63,6 +64,11 @@ def receiver(place: Place | None) -> str:
 
 def retained(place: Place | None) -> str:
     """Return a call's statement with ``retain_graph=True`` added."""
+    return with_keyword(place, "retain_graph")
+
+
+def with_keyword(place: Place | None, keyword: str) -> str:
+    """Return a call's statement with ``retain_graph=True`` or ``create_graph=True`` added."""
     code = "" if place is None else place.code
     try:
         tree = ast.parse(code)
@@ -73,8 +79,9 @@ def retained(place: Place | None) -> str:
     for node in ast.walk(tree):
         name = getattr(getattr(node, "func", None), "attr", None)
         if isinstance(node, ast.Call) and name in ("backward", "grad"):
-            node.keywords = [one for one in node.keywords if one.arg != "retain_graph"]
-            node.keywords.append(ast.keyword("retain_graph", ast.Constant(True)))
+            others = ("retain_graph", "create_graph") if keyword == "create_graph" else (keyword,)
+            node.keywords = [one for one in node.keywords if one.arg not in others]
+            node.keywords.append(ast.keyword(keyword, ast.Constant(True)))
             text = "; ".join(ast.unparse(one) for one in tree.body)
             return re.sub(r"^\((\w+),\) =", r"\1, =", text)
     return ""
@@ -139,7 +146,16 @@ def detached_store(statement: ast.stmt | None) -> str:
 
 
 def appended(file: str, name: str) -> tuple[int, str] | None:
-    """Return line and detached form of the only ``name.append(value)`` of a file."""
+    """Return line and detached form of the only ``name.append(value)`` of a file.
+
+    Parameters
+    ----------
+    file : str
+    name : str
+        Of what was appended, as it is reached: for ``replay[3][1]`` the second part of a tuple
+        that ``replay.append((state, target))`` stores is detached.
+    """
+    base = variable(name)
     tree = sources.tree_of(file)
     found = [
         node
@@ -147,32 +163,146 @@ def appended(file: str, name: str) -> tuple[int, str] | None:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in ("append", "appendleft")
-        and last_name(sources.text_of(node.func.value)) == last_name(name)
+        and last_name(sources.text_of(node.func.value)) == last_name(base)
         and len(node.args) == 1
     ]
-    if len(found) != 1 or not isinstance(found[0].args[0], ast.Name | ast.Attribute | ast.Call):
+    if len(found) != 1:
         return None
-    text = sources.text_of(found[0])
-    value = sources.text_of(found[0].args[0])
-    return found[0].lineno, text.replace(f"({value})", f"({value}.detach())")
+    value = found[0].args[0]
+    parts = re.findall(r"\[([^\]]*)\]", name[len(base) :])[1:]
+    while parts and (inner := _part(value, parts[0])) is not None:
+        value, parts = inner, parts[1:]
+    if parts or not isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
+        return None
+    new = ast.Call(ast.Attribute(value, "detach", ast.Load()), [], [])
+    return found[0].lineno, sources.text_of(_Swap(value, new).visit(copy.deepcopy(found[0])))
 
 
-def with_detached(call: Place, name: str) -> tuple[int, str] | None:
-    """Return line and new text of what computes a call's loss, with a variable detached in it."""
-    loss = receiver(call)
+class _Swap(ast.NodeTransformer):
+    """Puts an expression in the place of the one at a position."""
+
+    def __init__(self, old: ast.expr, new: ast.expr) -> None:
+        self._at, self._new = (old.lineno, old.col_offset, old.end_col_offset), new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        here = (getattr(node, name, 0) for name in ("lineno", "col_offset", "end_col_offset"))
+        return self._new if tuple(here) == self._at else self.generic_visit(node)
+
+
+def _part(value: ast.expr, key: str) -> ast.expr | None:
+    """Return an item of a tuple, list or dict that is written out."""
+    if isinstance(value, ast.Tuple | ast.List) and key.isdigit() and int(key) < len(value.elts):
+        return value.elts[int(key)]
+    if isinstance(value, ast.Dict):
+        for name, item in zip(value.keys, value.values, strict=True):
+            if isinstance(name, ast.Constant) and repr(name.value) == key:
+                return item
+    return None
+
+
+def with_detached(call: Place, name: str) -> tuple[int, str, bool] | None:
+    """Return the line that gets a variable into a call's loss, with the variable detached in it.
+
+    Where the loss is computed from something that is computed from the variable, and others use
+    that too, its computation is written into the loss's own.
+
+    Returns
+    -------
+    tuple of (int, str, bool) or None
+        The line's number, its new text, and whether a computation was written into it.
+    """
     function = sources.function_at(call)
-    statements = [
-        one
-        for one in (ast.walk(function) if function is not None else ())
-        if isinstance(one, ast.Assign)
-        and one.lineno <= call.line
-        and loss in [sources.text_of(target) for target in sources.targets_of(one)]
-    ]
-    if not statements:
+    if function is None:
         return None
-    last = max(statements, key=lambda one: one.lineno)
-    text = sources.text_of(last.value)
-    changed = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", f"{name}.detach()", text)
-    if changed == text:
-        return None
-    return last.lineno, f"{sources.text_of(last.targets[0])} = {changed}"
+    assigned: dict[str, ast.Assign] = {}
+    for one in ast.walk(function):
+        if isinstance(one, ast.Assign) and one.lineno <= call.line and len(one.targets) == 1:
+            text = sources.text_of(one.targets[0])
+            if text not in assigned or assigned[text].lineno < one.lineno:
+                assigned[text] = one
+    loss = assigned.get(receiver(call))
+    return None if loss is None else _detached_in(loss, name, assigned, function, 0)
+
+
+def _detached_in(
+    statement: ast.Assign, name: str, assigned: dict[str, ast.Assign], function: ast.AST, deep: int
+) -> tuple[int, str, bool] | None:
+    text = sources.text_of(statement.value)
+    changed = _replaced(text, name, f"{name}.detach()")
+    target = sources.text_of(statement.targets[0])
+    if changed != text:
+        return statement.lineno, f"{target} = {changed}", False
+    for inner, made in assigned.items() if deep < 3 else ():
+        if inner == target or _replaced(text, inner, "") == text or made.lineno > statement.lineno:
+            continue
+        found = _detached_in(made, name, assigned, function, deep + 1)
+        if found is None:
+            continue
+        if not _used_elsewhere(inner, function, (statement, made)):
+            return found
+        value = ast.unparse(ast.parse(found[1]).body[0].value)  # type: ignore[attr-defined]
+        value = value if isinstance(made.value, ast.Call | ast.Name) else f"({value})"
+        return statement.lineno, f"{target} = {_replaced(text, inner, value)}", True
+    return None
+
+
+def _replaced(text: str, name: str, by: str) -> str:
+    return re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w(\[])(?!\.detach)", lambda _: by, text)
+
+
+def _used_elsewhere(name: str, function: ast.AST, besides: tuple[ast.Assign, ...]) -> bool:
+    inside = {id(one) for statement in besides for one in ast.walk(statement)}
+    return any(
+        isinstance(one, ast.Name | ast.Attribute)
+        and id(one) not in inside
+        and isinstance(one.ctx, ast.Load)
+        and sources.text_of(one) == name
+        for one in ast.walk(function)
+    )
+
+
+def leading_to(call: Place, lines: set[int]) -> list[ast.Assign]:
+    """Return the assignments through which some lines of a function get into a call's loss.
+
+    Parameters
+    ----------
+    call : Place
+    lines : set of int
+        Lines of the same function.
+
+    Returns
+    -------
+    list of ast.Assign
+        In their order, those on the lines included.
+    """
+    function = sources.function_at(call)
+    statement = sources.statement_at(call)
+    if function is None or statement is None:
+        return []
+    assigned = sorted(
+        (one for one in ast.walk(function) if isinstance(one, ast.Assign)),
+        key=lambda one: one.lineno,
+    )
+    assigned = [one for one in assigned if one.lineno < statement.lineno]
+    wanted, found = _plain_names(statement), []
+    for one in reversed(assigned):
+        targets = {sources.text_of(target) for target in sources.targets_of(one)}
+        if targets & wanted:
+            wanted |= _plain_names(one.value)
+            found.append(one)
+    reached: set[str] = set()
+    kept = []
+    for one in reversed(found):
+        is_on = any(one.lineno <= line <= (one.end_lineno or 0) for line in lines)
+        if is_on or _plain_names(one.value) & reached:
+            kept.append(one)
+            reached |= {sources.text_of(target) for target in sources.targets_of(one)}
+    return kept
+
+
+def _plain_names(node: ast.AST) -> set[str]:
+    return {
+        sources.text_of(one)
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Load)
+    }

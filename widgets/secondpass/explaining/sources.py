@@ -51,6 +51,22 @@ def function_at(place: Place) -> ast.AST | None:
     return best
 
 
+def function_name(place: Place) -> str:
+    """Return the qualified name of the function around a line, as its code object has it."""
+    tree = tree_of(place.file)
+    wanted = function_at(place)
+    todo = [("", one) for one in ast.iter_child_nodes(tree)] if tree is not None else []
+    while todo:
+        outer, node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{outer}{node.name}"
+            if node is wanted:
+                return name
+            outer = f"{name}." if isinstance(node, ast.ClassDef) else f"{name}.<locals>."
+        todo += [(outer, one) for one in ast.iter_child_nodes(node)]
+    return "<module>"
+
+
 def targets_of(statement: ast.stmt | None) -> list[ast.expr]:
     """Return what a statement assigns to, tuples taken apart."""
     if isinstance(statement, ast.Assign):

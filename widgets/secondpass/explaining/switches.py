@@ -6,8 +6,14 @@ import ast
 from dataclasses import dataclass
 from types import FrameType
 
+import torch
+
 from secondpass.explaining import sources
+from secondpass.hearing import calls
 from secondpass.reading.places import Place, is_own, place_in, source_lines
+
+INSIDE = "backward"
+"""What cuts a graph inside a hook or a Function."""
 
 OFF = {"no_grad", "inference_mode", "set_grad_enabled", "_set_grad_enabled"}
 
@@ -32,6 +38,47 @@ def switched_off_around(frame: FrameType) -> Cut | None:
                 return found
         one = one.f_back
     return None
+
+
+def off_inside(frame: FrameType, nested: bool) -> Cut | None:
+    """Return the hook or the method of a Function in which autograd has switched gradients off.
+
+    Parameters
+    ----------
+    frame : FrameType
+        The running line of the person's own.
+    nested : bool
+        Whether a call is running around it.
+    """
+    one: FrameType | None = frame
+    outermost: FrameType | None = None
+    while one is not None and one.f_code is not calls.ENGINE_CODE:
+        if is_own(one.f_code.co_filename):
+            if off_around(place_in(one.f_code, one.f_lineno)) is not None:
+                return None
+            outermost = one if nested else outermost
+            if _is_method_of_function(one):
+                outermost = one
+                break
+        one = one.f_back
+    if outermost is None:
+        return None
+    place = place_in(outermost.f_code, outermost.f_lineno)
+    line = getattr(sources.function_at(place), "lineno", outermost.f_code.co_firstlineno)
+    what = "inside a hook or a Function, gradients are off (in a pass without create_graph)"
+    if _is_method_of_function(outermost):
+        method = outermost.f_code.co_name
+        rest = " (in a pass without create_graph)" if method == "backward" else ""
+        what = f"inside a Function's {method}, gradients are off{rest}"
+    return cut_at(place, line, what, INSIDE)
+
+
+def _is_method_of_function(frame: FrameType) -> bool:
+    code = frame.f_code
+    if code.co_name not in ("forward", "backward", "vjp") or not code.co_argcount:
+        return False
+    first = frame.f_locals.get(code.co_varnames[0])
+    return isinstance(first, torch.autograd.function.FunctionCtx)
 
 
 def off_around(place: Place) -> Cut | None:

@@ -6,7 +6,7 @@ import os
 
 from secondpass.explaining import report, sources
 from secondpass.explaining.explanation import short_name
-from secondpass.explaining.report import Explanation
+from secondpass.explaining.report import Explanation, StoppedIn
 from secondpass.reading.places import Place
 
 LONGEST = 12
@@ -27,6 +27,9 @@ def words(explanation: Explanation) -> str:
     """
     if explanation.error is None:
         lines = _notices(explanation)
+    elif _is_read(explanation):
+        lines = _saved_read(explanation) + _changes(explanation)
+        lines += [f"  {note}" for note in explanation.notes]
     else:
         write = {
             report.BACKWARD_TWICE: _second_time,
@@ -38,6 +41,27 @@ def words(explanation: Explanation) -> str:
         lines = write(explanation) + _changes(explanation)
         lines += [f"  {note}" for note in explanation.notes]
     return "\n".join(_cut(line) for line in lines[:LONGEST])
+
+
+def _is_read(explanation: Explanation) -> bool:
+    """Say whether it was no call that failed, but the reading of a saved tensor."""
+    at = explanation.failed_at
+    in_call = explanation.error in (report.BACKWARD_TWICE, report.MODIFIED)
+    return in_call and at is not None and at.number == 0
+
+
+def _saved_read(explanation: Explanation) -> list[str]:
+    node, at = explanation.node, explanation.failed_at
+    state = "is gone" if explanation.error == report.BACKWARD_TWICE else "is not what was saved"
+    what = "" if node is None else f": `{', '.join(node.slots)}` of {_of_node(node, explanation)}"
+    lines = [
+        f"secondpass: a saved tensor was read that {state}{what}",
+        f"  It was read on {_at(at.place if at else None, explanation)}",
+    ]
+    freed = explanation.freed_by
+    if freed is not None:
+        lines.append(f"  It was freed by call {freed.number}, {_at(freed.place, explanation)}")
+    return [*lines, f"  {explanation.reached}"]
 
 
 def _second_time(explanation: Explanation) -> list[str]:
@@ -107,7 +131,7 @@ def _notices(explanation: Explanation) -> list[str]:
 def _changes(explanation: Explanation) -> list[str]:
     lines = []
     for number, fix in enumerate(explanation.fix[:3]):
-        word = "Change" if number == 0 else "Or"
+        word = "Change" if number == 0 else "And" if fix.also else "Or"
         where = "" if fix.place is None else _where(fix.place, explanation)
         code = f":  {fix.code}" if fix.code else ""
         why = fix.why
@@ -135,10 +159,12 @@ def _call(explanation: Explanation) -> str:
 
 def _in_node(explanation: Explanation) -> str:
     node = explanation.node
-    if node is None:
-        return ""
+    return "" if node is None else f" in {_of_node(node, explanation)}"
+
+
+def _of_node(node: StoppedIn, explanation: Explanation) -> str:
     made = "" if node.created is None else f", made on {_at(node.created, explanation)}"
-    return f" in {short_name(node.name)}{made}"
+    return f"{short_name(node.name)}{made}"
 
 
 def _at(place: Place | None, explanation: Explanation) -> str:

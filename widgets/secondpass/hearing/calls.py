@@ -199,6 +199,10 @@ class _Engine:
                 call.let_go()
 
 
+ENGINE_CODE = _Engine.run_backward.__code__
+"""A frame of this code stands around all that runs inside a call."""
+
+
 def _as_torchs_own(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function stand where torch's own call of its engine stands.
 

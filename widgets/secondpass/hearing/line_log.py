@@ -70,6 +70,10 @@ class Log:
             return UNKNOWN
         return self.keys[bisect_right(self.numbers, number)]
 
+    def since(self, number: int) -> set[int]:
+        """Return the keys of the lines that made the Nodes from a number on."""
+        return set(self.keys[bisect_right(self.numbers, number) :])
+
 
 class _Thread(threading.local):
     """What is known of the running thread; `last` is the number at its last mark."""

@@ -212,6 +212,15 @@ def made_by_number(number: int) -> Made | None:
     return Made(table.place(key), table.chain(key), key, number)
 
 
+def made_since(number: int) -> list[Made]:
+    """Return the lines that made Nodes in this thread from a number on, each way to one once."""
+    if line_log.is_on() and line_log.is_behind():
+        line_log.close_gap(sys._getframe(1))
+    log, table = line_log.here.log, line_log.table
+    keys = set() if log is None else log.since(number) - {UNKNOWN}
+    return [Made(table.place(key), table.chain(key), key, number) for key in sorted(keys)]
+
+
 def number_of(node: Any) -> int | None:
     """Return a Node's number in its thread; None for AccumulateGrad, which has none."""
     ask = getattr(node, "_sequence_nr", None)

@@ -1,0 +1,14 @@
+import torch
+from torch import nn
+
+cell, head = nn.LSTMCell(3, 5), nn.Linear(5, 1)
+opt = torch.optim.Adam([*cell.parameters(), *head.parameters()])
+h = torch.zeros(2, 5)
+c = torch.zeros(2, 5)
+for _ in range(3):
+    h, c = cell(torch.randn(2, 3), (h, c))
+    loss = head(h).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    h, c = h.detach(), c.detach()
+    opt.step()

@@ -1,0 +1,16 @@
+import torch
+
+torch.manual_seed(0)
+coords = torch.randn(6, 2, requires_grad=True)
+opt = torch.optim.LBFGS([coords], max_iter=4)
+
+
+def closure():
+    scaled = coords * 2.0; dist = torch.cdist(scaled, scaled.detach() + 1); energy = (dist - 1).pow(2).mean()
+    opt.zero_grad()
+    loss = energy + 0.0
+    loss.backward()
+    return loss
+
+
+opt.step(closure)

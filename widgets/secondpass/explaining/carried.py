@@ -1,0 +1,179 @@
+"""What to change where a state was carried over from an earlier round: cut it off in between."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from secondpass.explaining import carrying, snippets, sources, uses
+from secondpass.explaining.facts import Failure
+from secondpass.explaining.history import Heard
+from secondpass.explaining.holders import Held
+from secondpass.explaining.report import Fix
+from secondpass.reading import places
+from secondpass.reading.places import Place
+
+GOES_ON = "after this line: the values go on, the graph of the round that is over does not"
+_MANY = 3  # so many states of one pattern are cut off by a loop
+
+
+def advice(failure: Failure, freed_by: Heard | None) -> tuple[Fix, ...]:
+    """Return what to change, the best first; fixes that belong together follow each other."""
+    place = freed_by.place if freed_by is not None else failure.heard.place
+    states = carrying.chosen(failure, carried=True)
+    if not states:
+        return (Fix.at("detach", place, "", f"the state that is carried over, {GOES_ON}"),)
+    first = states[0]
+    name = first.name
+    if snippets.last_name(name) == "grad":
+        owners = [one.owner for one in failure.behind if one.owner]
+        optimizer = next(iter([*owners, *failure.optimizers]), "optimizer")
+        why = "a .grad made with create_graph=True holds its graph: drop it before the next pass"
+        return (Fix.at("reset", place, f"{optimizer}.zero_grad()", why),)
+    if first.kind == "closure":
+        why = f"in the function that keeps `{name}`, keep {name}.detach() for the next round"
+        return (Fix.at("detach", place, "", why),)
+    reset = _reset(first, place)
+    if reset is not None:
+        return (reset,)
+    cleared = _cleared(failure, first, place)
+    cut = _all_cut(failure, states, place)
+    return (*cleared, *cut) if failure.only_added else (*cut, *cleared)
+
+
+def _all_cut(failure: Failure, states: list[Held], place: Place | None) -> tuple[Fix, ...]:
+    """Return the statements that cut the states off, each where its variable can be reached."""
+    by_place: dict[Place | None, list[tuple[str, str]]] = {}
+    stored = []
+    code_of = dict(failure.detaching)
+    for held in states:
+        base = snippets.variable(held.name)
+        code = code_of[base] if base in code_of else _guessed(held, base)
+        at = _place_for(failure, held, place)
+        if not code:
+            store = _store(failure, held)
+            if store is not None:
+                stored.append(store)
+                continue
+        by_place.setdefault(at, []).append((base, code))
+    fixes = []
+    for at, several in by_place.items():
+        why = GOES_ON
+        if at is not None and uses.yields_at(at) is not None:
+            why = "after this line: the generator goes on with the values, not with the old graph"
+        fixes.append(Fix.at("detach", at, _joined(several), why))
+    fixes += stored
+    return (*fixes[:1], *(_also(one) for one in fixes[1:]))
+
+
+def _also(fix: Fix) -> Fix:
+    return Fix(fix.do, fix.line, fix.code, fix.why, fix.place, also=True)
+
+
+def _place_for(failure: Failure, held: Held, place: Place | None) -> Place | None:
+    """Return the line after which a state can be cut off by its name.
+
+    That of the call, where its function knows the variable; else that of a caller that does, or
+    where the generator that has the variable hands out a round's result.
+    """
+    if not held.name.isidentifier():
+        return place  # reached through an object: from anywhere
+    function = held.where.rpartition(".")[2]
+    if place is None or place.function.rpartition(".")[2] == function:
+        return place
+    if held.where == "<module>" and _declares(place, held.name):
+        return place
+    running = carrying.scope_of(failure, held)
+    if running is not None:
+        statement = sources.statement_at(running)
+        line = running.line if statement is None else statement.lineno
+        return places.place_at(running.file, line, held.where)
+    made = [one.made.place for one in failure.boundaries if one.made is not None]
+    for one in made:
+        handed_out = uses.yields_at(one) if one.function == held.where else None
+        if handed_out is not None:
+            return places.place_at(one.file, handed_out.lineno, one.function)
+    return place
+
+
+def _declares(place: Place, name: str) -> bool:
+    function = sources.function_at(place)
+    return function is not None and any(
+        isinstance(one, ast.Global | ast.Nonlocal) and name in one.names
+        for one in ast.walk(function)
+    )
+
+
+def _guessed(held: Held, base: str) -> str:
+    """Return the statement for a variable whose value could not be looked at."""
+    if not base:
+        return ""
+    if base == held.name or "]" in base.rpartition(".")[2]:
+        return f"{held.name} = {held.name}.detach()"
+    if held.kind == "dict":
+        return f"{base}.update({{key: one.detach() for key, one in {base}.items()}})"
+    if held.kind == "deque":
+        return ""
+    items = f"one.detach() for one in {base}"
+    return f"{base} = tuple({items})" if held.kind == "tuple" else f"{base}[:] = [{items}]"
+
+
+def _joined(several: list[tuple[str, str]]) -> str:
+    """Return one line for several statements.
+
+    Examples
+    --------
+    >>> _joined([("h", "h = h.detach()"), ("c", "c = c.detach()")])
+    'h, c = h.detach(), c.detach()'
+    """
+    if len(several) == 1:
+        return several[0][1]
+    plain = all(code == f"{name} = {name}.detach()" for name, code in several)
+    patterns = {re.sub(r"\[\d+\]", "[]", name) for name, _ in several}
+    if plain and len(several) >= _MANY and len(patterns) == 1:
+        outer, _, rest = several[0][0].partition("[")
+        rest = rest.partition("]")[2]
+        if rest.startswith("."):
+            return f"for one in {outer}: one{rest} = one{rest}.detach()"
+    if plain and all(name.isidentifier() for name, _ in several):
+        names = ", ".join(name for name, _ in several)
+        return f"{names} = {', '.join(f'{name}.detach()' for name, _ in several)}"
+    return "; ".join(code for _, code in several)
+
+
+def _reset(held: Held, place: Place | None) -> Fix | None:
+    """Return the starting anew of a round from the parameters, as in meta-learning.
+
+    What is to be learned is the starting point: detached, it would be cut off from them.
+    """
+    loops = [] if place is None else uses.loops_around(place)
+    function = None if place is None else sources.function_at(place)
+    base = snippets.variable(held.name)
+    for one in uses.own_statements(function) if function is not None and loops else ():
+        names = [sources.text_of(target) for target in sources.targets_of(one)]
+        if base in names and one.lineno < loops[0].lineno:
+            text = sources.text_of(one)
+            if "parameters()" in text:
+                why = "before this line: every round is to start from the parameters"
+                return Fix.at("reset", place, text, why, loops[0].body[0].lineno)
+    return None
+
+
+def _cleared(failure: Failure, held: Held, place: Place | None) -> tuple[Fix, ...]:
+    """Return the emptying of a list that something is appended to in every round."""
+    base = snippets.variable(held.name)
+    file = "" if failure.heard.place is None else failure.heard.place.file
+    if held.kind != "list" or base == held.name or snippets.appended(file, base) is None:
+        return ()
+    why = "after this line, if every round is to start with an empty list"
+    return (Fix.at("clear", place, f"{base}.clear()", why),)
+
+
+def _store(failure: Failure, held: Held) -> Fix | None:
+    """Return the storing of the detached value, where its container cannot be gone through."""
+    place = failure.heard.place
+    stored = None if place is None else snippets.appended(place.file, held.name)
+    if stored is None:
+        return None
+    why = "keep the values for later rounds, not their graph"
+    return Fix.at("detach", place, stored[1], why, stored[0])

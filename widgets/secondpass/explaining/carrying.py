@@ -1,0 +1,108 @@
+"""Which variable carried an old graph into a new pass: the likeliest of several names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from secondpass.explaining import snippets, sources, uses
+from secondpass.explaining.facts import Boundary, Failure
+from secondpass.explaining.holders import Held
+from secondpass.hearing.lines import Made
+from secondpass.reading import places
+from secondpass.reading.places import Place
+
+ASSIGNED = "assigned"
+"""The kind of a name that is only known from the line that made the Node."""
+
+
+def chosen(failure: Failure, *, carried: bool) -> list[Held]:
+    """Return one name for each place at which the pass went into the old graph.
+
+    Parameters
+    ----------
+    failure : Failure
+    carried : bool
+        Whether the places are meant whose lines run in every round, or those whose do not.
+    """
+    found: list[Held] = []
+    for place, boundary in enumerate(boundaries_of(failure)):
+        if place > 0 and boundary.again != carried:
+            continue
+        names = ranked(failure, boundary)
+        # Which of the names that a line assigns to is meant is not known: all that are read again.
+        several = [
+            one for one in names if one.kind == ASSIGNED and not any(_order(failure, boundary, one))
+        ]
+        for one in several if names and names[0].kind == ASSIGNED else names[:1]:
+            # One variable often holds what several Nodes made: h and c of a state, a list's items.
+            known = {snippets.variable(other.name) for other in found}
+            if snippets.variable(one.name) not in known:
+                found.append(one)
+    return found
+
+
+def boundaries_of(failure: Failure) -> tuple[Boundary, ...]:
+    """Return where the pass went into the old graph, the place on the path with all its names."""
+    first, *others = failure.boundaries or (Boundary(failure.made, None),)
+    # Names from further down stand in for those of the boundary itself.
+    return replace(first, names=tuple(dict.fromkeys([*first.names, *failure.carriers]))), *others
+
+
+def ranked(failure: Failure, boundary: Boundary) -> list[Held]:
+    """Return the names of what an old Node made, the likeliest to have carried it first.
+
+    Names that every round sets anew come last: they cannot have carried anything. Names that the
+    line reads which took the old result in come first; a parameter of the calling function comes
+    after what the caller calls it, where it lives on.
+    """
+    names = [*boundary.names, *_assigned(boundary.made, boundary.names)]
+    return sorted(names, key=lambda held: _order(failure, boundary, held))
+
+
+def _order(failure: Failure, boundary: Boundary, held: Held) -> tuple[bool, bool, bool]:
+    read = uses.names_read(_way(boundary.used))
+    base = snippets.variable(held.name)
+    here = failure.heard.place
+    return (
+        _is_set_anew(failure, boundary, held),
+        bool(read) and snippets.last_name(base) not in read,
+        here is not None and held.name in snippets.parameters(here),
+    )
+
+
+def scope_of(failure: Failure, held: Held) -> Place | None:
+    """Return the running line of the function that has a variable, at the call that freed."""
+    heard = failure.freed_by or failure.heard
+    file = "" if heard.place is None else heard.place.file
+    for place in _places(heard.chain):
+        if place.file == file or held.where != "<module>":
+            if sources.function_name(place) == held.where:
+                return place
+    return None
+
+
+def _is_set_anew(failure: Failure, boundary: Boundary, held: Held) -> bool:
+    if not held.name.isidentifier():
+        return False
+    place = scope_of(failure, held)
+    if place is None and boundary.made is not None:
+        if held.where == boundary.made.place.function:
+            place = boundary.made.place
+    return place is not None and uses.is_set_anew(held.name, place)
+
+
+def _assigned(made: Made | None, known: Iterable[Held]) -> Iterator[Held]:
+    """Yield what the line that made a Node assigns to, where nothing of that name is known."""
+    last = {snippets.last_name(one.name) for one in known}
+    for name in [] if made is None else snippets.assigned_names(made.place):
+        if made is not None and snippets.last_name(name) not in last:
+            yield Held(name, made.place.function, 0, ASSIGNED)
+
+
+def _way(made: Made | None) -> list[Place]:
+    return [] if made is None else _places(made.chain)
+
+
+def _places(chain: Iterable[tuple[str, int]]) -> list[Place]:
+    return [places.place_at(file, line, "") for file, line in chain]

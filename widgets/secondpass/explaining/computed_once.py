@@ -1,0 +1,230 @@
+"""What to change where something was computed once and is used by every pass."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from secondpass.explaining import carrying, snippets, sources, uses
+from secondpass.explaining.facts import Failure
+from secondpass.explaining.holders import Held
+from secondpass.explaining.report import Fix
+from secondpass.reading import places
+from secondpass.reading.places import Place
+
+_MOST_STATEMENTS = 6
+
+
+def advice(failure: Failure, name: str) -> tuple[Fix, ...]:
+    """Return what to change, the best first."""
+    made = failure.made
+    held = next((one for one in failure.carriers if one.name == name), None)
+    if held is not None and held.kind == "library":
+        why = (
+            f"`{name}` is a library's cache: let it last for one pass only (clear it, or leave "
+            "the block that fills it, before the next)"
+        )
+        return (Fix.at("recompute", failure.heard.place, "", why),)
+    if made is not None and name == made.place.function.rpartition(".")[2]:
+        return _handed_out(failure, name, made.place)
+    recompute, detach = _recompute(failure, name), _detach(failure, name)
+    if failure.others_learn:
+        owned = _owned(failure)
+        # Where every leaf behind it learns in this pass anyway, the old value is most likely a
+        # constant; unless it is only a term of the sum, which would do nothing as a constant.
+        constant = _is_constant(failure) if owned else bool(failure.optimizers or failure.updated)
+        return (*detach, *recompute) if constant else (*recompute, *detach)
+    # Nothing else needs a gradient: detached, the loss would have no graph at all.
+    freed_at = None if failure.freed_by is None else failure.freed_by.place
+    if freed_at is None or failure.optimizers:
+        return recompute
+    why = "where all passes are wanted on one graph, as for the rows of a Jacobian"
+    return *recompute, Fix.at("retain", freed_at, snippets.retained(freed_at), why)
+
+
+def _is_constant(failure: Failure) -> bool:
+    return not _only_behind(failure) and not failure.only_added
+
+
+def _owned(failure: Failure) -> list[str]:
+    return [one.name for one in failure.behind if one.owner]
+
+
+def _only_behind(failure: Failure) -> list[str]:
+    """Return the owned leaves that the pass reaches through the old part alone."""
+    return [one.name for one in failure.behind if one.owner and not one.fresh]
+
+
+def _handed_out(failure: Failure, name: str, place: Place) -> tuple[Fix, ...]:
+    """Say what to do about a function of which an old result was handed out again."""
+    owned = _owned(failure)
+    why = f"let `{name}` compute it anew in every pass: an old result was handed out again"
+    recompute = Fix.at("recompute", place, "", why)
+    why = "if it is meant as a constant" if owned else "no optimizer owns a leaf behind it"
+    detach = Fix.at("detach", place, "", f"return it detached, {why}")
+    return (recompute, detach) if owned or not failure.optimizers else (detach, recompute)
+
+
+# ---- compute it anew
+
+
+def _recompute(failure: Failure, name: str) -> tuple[Fix, ...]:
+    """Return the statements that must run in every pass: all that made the old part."""
+    names = _only_behind(failure) or _owned(failure)
+    why = f"{_listed(names)} must learn through it" if names else "its graph is gone after one"
+    start = _stored_at(failure, name)
+    if start is None:
+        return (Fix.at("recompute", None, "", f"compute it anew in every pass: {why}"),)
+    lines = _lines_in(failure, start)
+    statements = [one for line in lines if (one := _outermost(failure, line)) is not None]
+    statements = list({id(one): one for one in statements}.values())
+    first = places.place_at(start.file, statements[0].lineno, start.function) if lines else start
+    code = _code_of(statements)
+    to = _where_to(failure, start)
+    several = len(statements) > 1
+    if not code and several:
+        last = statements[-1].end_lineno or statements[-1].lineno
+        why = f"compute lines {first.line} to {last} anew in every pass{to}: {why}"
+    else:
+        what = "all of this" if several else "it"
+        why = f"compute {what} anew in every pass{to}: {why}"
+    return (Fix.at("recompute", first, code, why),)
+
+
+def _stored_at(failure: Failure, name: str) -> Place | None:
+    """Return the line that gave a variable its value, or the one that made the Node."""
+    way = _way(failure)
+    stored = snippets.store_of(way, name) if name else None
+    if stored is not None:
+        return stored[0]
+    return None if failure.made is None else failure.made.place
+
+
+def _way(failure: Failure) -> list[Place]:
+    """Return the lines that were running when the old result at the boundary was made."""
+    first = next((one.made for one in failure.boundaries if one.made is not None), None)
+    found = []
+    for made in (failure.made, first):
+        for file, line in () if made is None else made.chain:
+            found.append(places.place_at(file, line, made.place.function if made else ""))
+    return found
+
+
+def _lines_in(failure: Failure, start: Place) -> list[int]:
+    """Return the lines of one function in which the old part was made, in their order."""
+    function = sources.function_at(start)
+    found: dict[int, None] = {start.line: None}
+    for made in failure.old:
+        for file, line in made.chain:
+            place = places.place_at(file, line, "")
+            if place.file == start.file and sources.function_at(place) is function:
+                found[line] = None
+                break
+    return sorted(found)
+
+
+def _outermost(failure: Failure, line: int) -> ast.stmt | None:
+    """Return the statement around a line that would be moved: a whole inner loop, not its body."""
+    start = None if failure.made is None else failure.made.place
+    if start is None:
+        return None
+    place = places.place_at(start.file, line, "")
+    statement = sources.statement_at(place)
+    loops = uses.loops_around(place)
+    around = failure.heard.place
+    ours = [] if around is None else uses.loops_around(around)
+    inner = [one for one in loops if one not in ours]
+    return inner[-1] if inner else statement
+
+
+def _code_of(statements: list[ast.stmt]) -> str:
+    """Return the statements as one line that can be put elsewhere, where they are assignments."""
+    if not statements or len(statements) > _MOST_STATEMENTS:
+        return ""
+    if not all(isinstance(one, ast.Assign | ast.AnnAssign) for one in statements):
+        return ""
+    return "; ".join(sources.text_of(one) for one in statements)
+
+
+def _where_to(failure: Failure, start: Place) -> str:
+    """Say where it is to be computed: where every pass comes by, and its names are known."""
+    place = failure.heard.place
+    if place is None:
+        return ""
+    made_in, called_in = sources.function_at(start), sources.function_at(place)
+    encloses = made_in is not None and any(one is called_in for one in ast.walk(made_in))
+    if encloses and (made_in is called_in or uses.loops_around(place)):
+        return ", in the loop"
+    if encloses:
+        return f", in `{getattr(called_in, 'name', '')}`"
+    used = next((one.used for one in failure.boundaries if one.used is not None), None)
+    if used is not None and used.place.file == start.file:
+        name, of = used.place.function, sources.function_name(start)
+        if "." in name and name.rpartition(".")[0] == of.rpartition(".")[0]:
+            return f", in `{name.rpartition('.')[2]}`"  # a method of the same class
+    return ""
+
+
+# ---- detach it
+
+
+def _detach(failure: Failure, name: str) -> tuple[Fix, ...]:
+    """Return the detaching of all that was computed once."""
+    owned = _owned(failure)
+    if owned and _is_constant(failure):
+        why = "as a constant: what learns is reached without it"
+    elif owned:
+        why = "if it is meant as a constant"
+    else:
+        why = "if it is a constant for these passes: no optimizer owns a leaf behind it"
+    held = carrying.chosen(failure, carried=False)
+    if name and all(one.name != name for one in held):
+        held = [Held(name, "", 0, "variable"), *held]
+    fixes: list[Fix] = []
+    for one in held:
+        fix = _detach_one(failure, one, why)
+        if fix is not None and all(
+            fix.place != other.place or fix.code != other.code for other in fixes
+        ):
+            fixes.append(fix)
+    if not fixes:
+        place = None if failure.made is None else failure.made.place
+        return (Fix.at("detach", place, "", f"store it detached, {why}"),)
+    return (*fixes[:1], *(Fix(f.do, f.line, f.code, f.why, f.place, also=True) for f in fixes[1:]))
+
+
+def _detach_one(failure: Failure, held: Held, why: str) -> Fix | None:
+    base = snippets.variable(held.name)
+    boundary = next((b for b in failure.boundaries if held in b.names), None)
+    made = boundary.made if boundary is not None and boundary.made is not None else failure.made
+    if made is None:
+        return None
+    way = [places.place_at(file, line, made.place.function) for file, line in made.chain]
+    stored = snippets.store_of(way, base)
+    if stored is not None:
+        place, code = stored
+        if code and base == held.name:
+            return Fix.at("detach", place, code, why)
+        target = _target(place, base)
+        plain = f"{base} = {base}.detach()" if base == held.name else ""
+        code = dict(failure.detaching).get(base, plain)
+        code = re.sub(rf"(?<![\w.]){re.escape(base)}(?!\w)", target, code)
+        if code and target:
+            return Fix.at("detach", place, code, f"after this line, {why}")
+    only = snippets.only_store(made.place.file, base) if base == held.name else None
+    if only is not None and only[1]:
+        return Fix.at("detach", made.place, only[1], why, only[0])
+    return None
+
+
+def _target(place: Place, name: str) -> str:
+    """Return what a line calls the variable that it assigns to: ``self.scale``."""
+    targets = sources.targets_of(sources.statement_at(place))
+    texts = [sources.text_of(one) for one in targets]
+    return next((one for one in texts if snippets.last_name(one) == snippets.last_name(name)), "")
+
+
+def _listed(names: list[str]) -> str:
+    shown = names[:3]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(shown) + more
