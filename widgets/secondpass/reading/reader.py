@@ -295,8 +295,9 @@ class GraphReader:
         """Note that those slots of a Node that are in one of some states are freed."""
         changed = {slot.name: slot.freed(call) for slot in known.slots if slot.state in states}
         if changed:
-            slots = [changed.get(slot.name, slot) for slot in known.slots]
-            self._set_slots(known, [(slot, None) for slot in slots])
+            for name in changed:
+                self.held.release(f"{known.id}.{name}")
+            known.slots = tuple([changed.get(slot.name, slot) for slot in known.slots])
         return changed
 
     def _set_slots(self, known: KnownNode, pairs: Sequence[tuple[Slot, Hashable]]) -> None:

@@ -103,7 +103,10 @@ def read_slots_and_storages(
     names = _raw_names(node.__class__) if SHOWN else ()
     if not names and _shows_nothing(node):
         return [(Slot("saved tensors", None, None, None, UNKNOWN), None)]
-    return [pair for raw in names for pair in _read(node, raw, see_changes, held)]
+    pairs: list[tuple[Slot, Hashable]] = []
+    for raw in names:
+        pairs += _read(node, raw, see_changes, held)
+    return pairs
 
 
 def is_freed(node: Any) -> bool:
@@ -198,23 +201,25 @@ def _shows_nothing(node: Any) -> bool:
 
 def _read(
     node: Any, raw: str, see_changes: bool, held: Collection[str]
-) -> Iterator[tuple[Slot, Hashable]]:
+) -> list[tuple[Slot, Hashable]]:
     name = raw.removeprefix(_RAW)
     try:
         content = getattr(node, raw)
     except RuntimeError:  # lists of slots and custom Functions refuse as a whole
-        yield Slot(name, None, None, None, FREED), None
-        return
-    several = type(content) is tuple
-    places = content if several else (content,)
+        return [(Slot(name, None, None, None, FREED), None)]
+    if type(content) is not tuple:
+        changed = see_changes and content.unpack_hook is None and _was_changed(node, name)
+        return [_read_one(name, content, changed, name in held)]
     changed = (
         see_changes
-        and all(place.unpack_hook is None for place in places)
+        and all(place.unpack_hook is None for place in content)
         and _was_changed(node, name)
     )
-    for index, place in enumerate(places):
-        label = f"{name}[{index}]" if several else name
-        yield _read_one(label, place, changed, label in held)
+    labels = [f"{name}[{index}]" for index in range(len(content))]
+    return [
+        _read_one(label, place, changed, label in held)
+        for label, place in zip(labels, content, strict=True)
+    ]
 
 
 def _read_one(name: str, place: Any, changed: bool, was_held: bool) -> tuple[Slot, Hashable]:

@@ -85,10 +85,12 @@ class WatchedCall:
 
     def settle(self) -> None:
         """Add the frame of what ran last, now that it shows what it did."""
-        self._settle_leaf()
-        if self._ran is None:
+        if self._adding is not None:
+            self._settle_leaf()
+        ran = self._ran
+        if ran is None:
             return
-        ran, self._ran = self._ran, None
+        self._ran = None
         known = ran.node
         changed = self._reader.see_freed(known, self._nodes[known.id], self.number)
         if not self._call.retain_graph and known.hides_slots:
@@ -188,10 +190,12 @@ class _NodeHooks:
         self.came_in: Sequence[Seen] = ()
 
     def before(self, gradients: Sequence[Any]) -> None:
-        self._watched.look(self._watched.node_begins, self, gradients)
+        watched = self._watched
+        watched.look(watched.node_begins, self, gradients)
 
     def after(self, gradients: Sequence[Any], _: Sequence[Any]) -> None:
-        self._watched.look(self._watched.node_ends, self, gradients)
+        watched = self._watched
+        watched.look(watched.node_ends, self, gradients)
 
 
 class _LeafHooks:
