@@ -167,13 +167,15 @@ def test_nothing_is_kept_alive(how):
 def test_a_recording_that_nobody_holds_hears_nothing():
     from secondpass.hearing import calls
 
+    gc.collect()
+    before = list(calls._listeners)  # a view of another test may stand in a list of ipywidgets
     x = torch.tensor([2.0], requires_grad=True)
     y = x**2
     view = follow([y])
-    assert len(calls._listeners) == 1
+    assert len(calls._listeners) == len(before) + 1
     del view
     gc.collect()
-    assert calls._listeners == []
+    assert calls._listeners == before
 
 
 @pytest.mark.parametrize("raised", [ZeroDivisionError, KeyboardInterrupt])
@@ -190,9 +192,10 @@ def test_an_exception_in_the_middle_leaves_no_hook_behind(raised):
             raise raised("in the middle")
 
     h.register_hook(hook)
+    before = list(calls._listeners)
     with record() as recording, pytest.raises(raised):
         y.backward(retain_graph=True)
-    assert calls._listeners == []
+    assert calls._listeners == before
     assert recording.frames[-1].kind == "stop"
     assert raised.__name__ in recording.frames[-1].text
     count = len(recording.frames)
@@ -477,11 +480,11 @@ def test_a_thousand_views_and_recordings_leave_nothing():
         return *storage, weakref.ref(view), weakref.ref(view._recorder)
 
     once(0), once(1)
-    before = live_tensors()
+    before, listeners = live_tensors(), list(calls._listeners)
     died = [ref for number in range(1_000) for ref in once(number)]
     assert live_tensors() <= before
     assert not any(ref() is not None for ref in died)
-    assert calls._listeners == []
+    assert calls._listeners == listeners
 
 
 def test_views_that_live_hold_no_storage():

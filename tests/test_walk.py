@@ -49,9 +49,9 @@ def test_a_long_chain_is_shown_in_part_and_dies_quietly(length):
         y = x
         for _ in range({length}):
             y = y + 1
-        start = time.perf_counter()
+        start = time.process_time()
         graph = secondpass.reading.reader.read_graph([y])
-        assert time.perf_counter() - start < 5
+        assert time.process_time() - start < 5
         print(len(graph.nodes), graph.left_out, graph.stops_at)
         assert len(str(graph).splitlines()) < 300
         y.backward()
@@ -148,12 +148,12 @@ def test_a_chain_of_a_million(look):
         START
         + f"""
 y = chain(1_000_000)
-start = time.perf_counter()
+start = time.process_time()
 {LOOKS[look]}
-seconds = time.perf_counter() - start
-start = time.perf_counter()
+seconds = time.process_time() - start
+start = time.process_time()
 y.backward(retain_graph=True)
-torch_seconds = time.perf_counter() - start
+torch_seconds = time.process_time() - start
 assert seconds < 10 + 3 * torch_seconds, (seconds, torch_seconds)
 kept = chain(100_000)  # this one lives until the interpreter ends
 read_graph([kept])
@@ -268,9 +268,9 @@ def test_a_hundred_thousand_leaves_at_once(look):
         START
         + f"""
 y = torch.cat([torch.ones(1, requires_grad=True) for _ in range(100_000)]).sum()
-start = time.perf_counter()
+start = time.process_time()
 {LOOKS[look]}
-assert time.perf_counter() - start < 20
+assert time.process_time() - start < 20
 del y
 print("alive")
 """
