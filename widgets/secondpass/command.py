@@ -203,19 +203,15 @@ def _nothing_to_say(error: BaseException | None) -> dict[str, object]:
 
 def _write_page(path: str, words: str) -> None:
     """Write the explanation as a page, with the picture of the graph where there is one."""
-    import html
-
     from secondpass.explaining import listening
+    from secondpass.picture.page import page, page_of_words
+    from secondpass.picture.widget import AutogradGraph
 
-    text = f"<pre>{html.escape(words)}</pre>"
     recording = listening.picture()
     if recording is None:
-        whole = f'<!DOCTYPE html>\n<html lang="en">\n<meta charset="utf-8">\n{text}\n</html>\n'
+        whole = page_of_words("What secondpass found", words)
     else:
-        from secondpass.picture.page import page
-        from secondpass.picture.widget import AutogradGraph
-
-        whole = page(AutogradGraph(recording)).replace("</h1>", f"</h1>\n{text}", 1)
+        whole = page(AutogradGraph(recording), words)
     if path == "-":
         print(whole)
     else:

@@ -18,8 +18,21 @@ def clean(text: str, most: int = 2_000) -> str:
     >>> clean("a\n  b\x00\u202ec")
     'a b\ufffd\ufffdc'
     """
-    text = " ".join(text[:most].split()) + (ELLIPSIS if len(text) > most else "")
-    return "".join("\ufffd" if unicodedata.category(char) in _HIDDEN else char for char in text)
+    return visible(" ".join(text[:most].split()) + (ELLIPSIS if len(text) > most else ""))
+
+
+def visible(text: str) -> str:
+    r"""Return text with a sign in place of each character that cannot be seen, but for line ends.
+
+    Examples
+    --------
+    >>> visible("a\n  b\x00\u202ec")
+    'a\n  b\ufffd\ufffdc'
+    """
+    return "".join(
+        "\ufffd" if unicodedata.category(char) in _HIDDEN and char != "\n" else char
+        for char in text
+    )
 
 
 def cells(text: str) -> int:

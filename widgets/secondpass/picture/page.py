@@ -10,16 +10,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from secondpass.picture.fitting import clean
+from secondpass.picture.fitting import clean, visible
 from secondpass.picture.widget import STATIC, STYLE, AutogradGraph
 
 STATE = ("_recording", "_svg", "_tree", "step")
 """The traits of a view that its player needs."""
 
+NONE = "'none'"
+
 PAGE_STYLE = """
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1180px; padding: 16px; background: #ffffff; color: #5b6470; }
 h1 { margin: 0 0 12px; font: 15px/1.4 system-ui, sans-serif; overflow-wrap: anywhere; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 13px/1.5 ui-monospace, monospace; }
 @media (prefers-color-scheme: dark) { body { background: #0b0d10; color: #a3acb8; } }
 """
 
@@ -75,17 +78,32 @@ def save(view: Any, path: str | Path) -> Path:
     return path
 
 
-def page(view: AutogradGraph) -> str:
-    """Return a whole HTML page around the player of a view."""
-    title = html.escape(clean(view._recording["summary"]))
-    style, script = PAGE_STYLE + player_style(), player_script()
+def page(view: AutogradGraph, words: str = "") -> str:
+    """Return a whole HTML page around the player of a view, with words above it if there are."""
+    title = clean(view._recording["summary"])
+    return _document(title, f"{_spoken(words)}{player(view)}\n", [player_script()])
+
+
+def page_of_words(title: str, words: str) -> str:
+    """Return a whole HTML page of words alone, where there is no picture."""
+    return _document(title, _spoken(words), [])
+
+
+def _document(title: str, body: str, scripts: list[str]) -> str:
+    title = html.escape(title)
+    style = PAGE_STYLE + (player_style() if scripts else "")
+    modules = "".join(f'<script type="module">{script}</script>' for script in scripts)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy([script], [style])}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(scripts, [style])}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
-        f'{player(view)}\n</main>\n<script type="module">{script}</script>\n</body>\n</html>\n'
+        f"{body}</main>\n{modules}</body>\n</html>\n"
     )
+
+
+def _spoken(words: str) -> str:
+    return f"<pre>{html.escape(visible(words))}</pre>\n" if words else ""
 
 
 def player(view: AutogradGraph) -> str:
@@ -128,7 +146,8 @@ def policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
     """Return the content security policy of a page: these scripts and styles, nothing else."""
     return (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"script-src {' '.join(map(_hash, scripts))}; style-src {' '.join(map(_hash, styles))}"
+        f"script-src {' '.join(map(_hash, scripts)) or NONE}; "
+        f"style-src {' '.join(map(_hash, styles)) or NONE}"
     )
 
 

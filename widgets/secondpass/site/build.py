@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import shutil
@@ -9,10 +10,11 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import nbformat
 from bs4 import BeautifulSoup, Tag
+from nbclient.exceptions import CellExecutionError
 from nbconvert.filters.markdown_mistune import MarkdownWithMath
 
 from secondpass.site.gallery import Case, cases, explained
@@ -29,6 +31,7 @@ MESSAGE = (
 
 WORDS_PER_MINUTE = 150
 MINUTES_PER_CELL = 0.4
+MOST_LETTERS = 240
 
 
 def build(
@@ -58,7 +61,7 @@ def build(
     Raises
     ------
     ValueError
-        Where there is no notebook in the folder.
+        Where there is no notebook in the folder, or one of them stops with an error.
     """
     paths = sorted(notebooks.glob("*.ipynb"))
     if not paths:
@@ -95,31 +98,28 @@ class Builder:
         """Run a notebook and write its page, and the notebook itself beside it."""
         entries = self.course.entries
         entry = entries[number]
-        around = [
-            {"href": f"{one.name}.html", "title": one.title} if one else None
-            for one in (
-                entries[number - 1] if number else None,
-                entries[number + 1] if number + 1 < len(entries) else None,
-            )
-        ]
         page = self._page(f"{words(entry.title)} · {self.course.title}", words(entry.summary)) | {
             "number": number + 1,
             "count": len(entries),
             "minutes": entry.minutes,
-            "before": around[0],
-            "after": around[1],
+            **_around(entries, number),
             "notebook": quote(path.name),
             "launch": self.course.launch.replace("{notebook}", quote(path.name)),
         }
-        text, resources = self._exporter.from_notebook_node(
-            nbformat.read(path, as_version=4),
-            {
-                "metadata": {"name": path.stem, "path": str(path.parent.resolve())},
-                "page": page,
-                "assets": self._assets,
-                "mimetypes": {"player": PLAYER, "question": QUESTION, "verdict": VERDICT},
-            },
-        )
+        about = {
+            "metadata": {"name": path.stem, "path": str(path.parent.resolve())},
+            "page": page,
+            "assets": self._assets,
+            "mimetypes": {"player": PLAYER, "question": QUESTION, "verdict": VERDICT},
+        }
+        notebook = nbformat.read(path, as_version=4)
+        try:
+            text, resources = self._exporter.from_notebook_node(notebook, about)
+        except CellExecutionError as error:
+            raise ValueError(
+                f"{path} stopped with {error.ename}: {error.evalue}\nMend the cell, or give it the "
+                "tag raises-exception if it is meant to stop."
+            ) from error
         self._players += resources["players"]
         self._write(f"{path.stem}.html", text)
         shutil.copyfile(path, self._to / path.name)
@@ -127,15 +127,7 @@ class Builder:
     def case(self, kinds: Sequence[Case], number: int) -> None:
         """Run a script of the gallery and write its page."""
         case = kinds[number]
-        around = [
-            {"href": f"{one.name}.html", "title": one.title} if one else None
-            for one in (
-                kinds[number - 1] if number else None,
-                kinds[number + 1] if number + 1 < len(kinds) else None,
-            )
-        ]
-        page = self._page(words(case.title), words(case.lead), up="../")
-        page |= {"before": around[0], "after": around[1]}
+        page = self._page(words(case.title), words(case.lead), up="../") | _around(kinds, number)
         self._write(
             f"gallery/{case.name}.html",
             self._render("case.html.j2", page=page, case=case, found=explained(case)),
@@ -180,6 +172,14 @@ class Builder:
         self._say(f"{path} ({path.stat().st_size / 1e6:.2f} MB)")
 
 
+def _around(pages: Sequence[Any], number: int) -> dict[str, Any]:
+    """Return the pages before and after one."""
+    return {
+        "before": pages[number - 1] if number else None,
+        "after": pages[number + 1] if number + 1 < len(pages) else None,
+    }
+
+
 def read_entries(paths: Sequence[Path]) -> list[Entry]:
     """Return title, time and a line about each notebook.
 
@@ -203,11 +203,21 @@ def read_entries(paths: Sequence[Path]) -> list[Entry]:
                 name=path.stem,
                 title=heading.decode_contents() if isinstance(heading, Tag) else path.stem,
                 minutes=_minutes(soup.get_text(), len(notebook.cells)),
-                summary=map_.get(path.name)
-                or (paragraph.decode_contents() if isinstance(paragraph, Tag) else ""),
+                summary=map_.get(path.name) or _line(paragraph),
             )
         )
     return entries
+
+
+def _line(paragraph: Any) -> str:
+    """Return a paragraph, or its first sentence where all of it is too much for a list."""
+    if not isinstance(paragraph, Tag):
+        return ""
+    for link in paragraph.find_all("a"):
+        link.unwrap()  # the line will be a part of a link itself
+    if len(paragraph.get_text()) <= MOST_LETTERS:
+        return paragraph.decode_contents()
+    return html.escape(re.split(r"(?<=[.?!:])\s", paragraph.get_text(), maxsplit=1)[0])
 
 
 def _map(soup: BeautifulSoup) -> dict[str, str]:
@@ -217,7 +227,7 @@ def _map(soup: BeautifulSoup) -> dict[str, str]:
         cells = row.find_all("td")
         link = cells[0].find("a", href=True) if len(cells) > 1 else None
         if link is not None:
-            found[str(link["href"])] = cells[-1].decode_contents()
+            found[unquote(str(link["href"]))] = _line(cells[-1])
     return found
 
 

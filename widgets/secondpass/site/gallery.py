@@ -39,6 +39,11 @@ class Case:
     lead: str
     change: str
 
+    @property
+    def href(self) -> str:
+        """Where its page is, for the pages beside it."""
+        return f"{self.name}.html"
+
 
 @dataclass
 class Found:
@@ -81,19 +86,22 @@ def explained(case: Case) -> Found:
             raise RuntimeError(f"{case.folder / 'train.py'} was not explained:\n{done.stderr}")
         soup = BeautifulSoup(read(page), "html.parser")
     place = soup.select_one("[data-secondpass]")
-    words = soup.select_one("main > pre, html > pre")
+    words = soup.select_one("main > pre")
     data = None if place is None else place.find("script")
     broken, mended = read(case.folder / "train.py"), read(case.folder / "mended.py")
     places = [facts[name] for name in PLACES] + [(facts["node"] or {}).get("created")]
     lines = [place["line"] for place in places if place]
     lines += [notice["line"] for notice in facts["notices"] if not lines and notice["line"]]
+    state = None if data is None else json.loads(data.get_text())
+    for source in [] if state is None else state["_recording"]["sources"]:
+        source["name"] = Path(source["name"]).name  # the scratch folder is nobody's business
     return Found(
         message=facts["message"],
         words="" if words is None else words.get_text(),
         broken=listing(broken, lines),
         mended=listing(mended, changed(broken, mended)),
         still="" if place is None else str(place.find(["img", "pre"])),
-        state=None if data is None else json.loads(data.get_text()),
+        state=state,
     )
 
 

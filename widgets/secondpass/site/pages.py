@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import bleach
 import jinja2
@@ -57,6 +58,11 @@ class Entry:
     summary: str = ""
     """As HTML: one line on what it shows."""
 
+    @property
+    def href(self) -> str:
+        """Where its page is."""
+        return f"{quote(self.name)}.html"
+
 
 @dataclass
 class Course:
@@ -70,8 +76,10 @@ class Course:
     def page_of(self, link: str) -> str:
         """Return where a link from one notebook to another leads between pages."""
         path, mark, part = link.partition("#")
-        names = {f"{entry.name}.ipynb" for entry in self.entries}
-        return path.removesuffix(".ipynb") + ".html" + mark + part if path in names else link
+        for entry in self.entries:
+            if unquote(path) == f"{entry.name}.ipynb":
+                return entry.href + mark + part
+        return link
 
 
 class Renderer(IPythonRenderer):

@@ -13,4 +13,4 @@ def train_step(loss):
 
 
 loss = net(torch.randn(5, 3)).square().mean()
-train_step(loss)
+train_step(loss)  # this calls backward
