@@ -22,6 +22,8 @@ def apply(source: str, fixes) -> str:
             edits += _moved(source, fix)
         elif fix.why.startswith("after this line") or re.search("^[^:]*, after this line", fix.why):
             edits.append((last, last, _indented(lines, first, fix.code)))
+        elif fix.do == "drop":
+            edits.append((first - 1, last, _indented(lines, first, "pass")))
         elif fix.why.startswith("before this line"):
             edits.append((first - 1, first - 1, _indented(lines, first, fix.code)))
         elif fix.do == "add" and "both calls" in fix.why:
@@ -59,20 +61,17 @@ def _moved(source, fix):
     for one in ast.walk(tree):
         if isinstance(one, ast.stmt) and ast.unparse(one) in wanted:
             edits.append((one.lineno - 1, one.end_lineno, []))
-    name = re.search(r"in `(\w+)`", fix.why)
-    calls = [
-        one.lineno
-        for one in ast.walk(tree)
-        if isinstance(one, ast.Call) and getattr(one.func, "attr", "") == "backward"
-    ]
+    name = re.search(r"in `(?:\w+\.)?(\w+)`", fix.why)
+    at = re.search(r"in the loop on line (\d+)", fix.why)
     kinds = ast.FunctionDef if name else ast.For | ast.While
-    heads = [
-        one
-        for one in ast.walk(tree)
-        if isinstance(one, kinds)
-        and (one.name == name[1] if name else any(one.lineno < c <= one.end_lineno for c in calls))
-    ]
-    head = max(heads, key=lambda one: one.lineno).body[0]
+    heads = [one for one in ast.walk(tree) if isinstance(one, kinds)]
+    if name:
+        owner = re.search(r"in `(\w+)\.", fix.why)
+        scopes = [one for one in ast.walk(tree) if getattr(one, "name", "") == (owner or name)[1]]
+        heads = [one for one in ast.walk(scopes[0]) if getattr(one, "name", "") == name[1]]
+    else:
+        heads = [one for one in heads if one.lineno == int(at[1])]
+    head = heads[0].body[0]
     lines = source.splitlines()
     edits.append((head.lineno - 1, head.lineno - 1, _indented(lines, head.lineno, fix.code)))
     return edits

@@ -32,18 +32,18 @@ def run(script: Path) -> tuple[dict, str]:
     """Run a script as ``python -m secondpass`` does, in this process."""
     loading.install_marks()
     code = loading.compile_marked(script.read_bytes(), str(script))
-    module = types.ModuleType("case")
-    module.__file__ = str(script)
-    main, sys.modules["case"] = None, module
+    # Held by no variable here: its variables must have no other name than the script's own.
+    sys.modules["case"] = types.ModuleType("case")
+    sys.modules["case"].__file__ = str(script)
     error = None
     listening.start()
     try:
-        exec(code, module.__dict__)
+        exec(code, vars(sys.modules["case"]))
     except Exception as raised:
         error = raised
     finally:
         listening.stop()
-        del sys.modules["case"], main
+        del sys.modules["case"]
     found = listening.last_words(error)
     return found.to_dict(), str(found)
 

@@ -64,7 +64,7 @@ def modified(failure: Failure) -> tuple[Fix, ...]:
             "after this line: the step changes the weights that this graph has saved, so run the "
             "forward pass again (or make both backward calls before the step)"
         )
-        return (Fix.at("recompute", place, sharing.made_code(failure), why),)
+        return (Fix.at("recompute", place, sharing.way_to_loss(failure, place), why),)
     if failure.modified_leaf:
         why = (
             "a weight is changed here while a graph that has saved it waits for its backward "

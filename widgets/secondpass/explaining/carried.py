@@ -14,6 +14,7 @@ from secondpass.reading import places
 from secondpass.reading.places import Place
 
 GOES_ON = "after this line: the values go on, the graph of the round that is over does not"
+_BEFORE = "before this line: a round begins with the values of the last one, not with its graph"
 _MANY = 3  # so many states of one pattern are cut off by a loop
 
 
@@ -43,22 +44,24 @@ def advice(failure: Failure, freed_by: Heard | None) -> tuple[Fix, ...]:
 
 def _all_cut(failure: Failure, states: list[Held], place: Place | None) -> tuple[Fix, ...]:
     """Return the statements that cut the states off, each where its variable can be reached."""
-    by_place: dict[Place | None, list[tuple[str, str]]] = {}
+    by_place: dict[tuple[Place | None, bool], list[tuple[str, str]]] = {}
     stored = []
     code_of = dict(failure.detaching)
     for held in states:
         base = snippets.variable(held.name)
         code = code_of[base] if base in code_of else _guessed(held, base)
-        at = _place_for(failure, held, place)
+        at, before = _place_for(failure, held, place), False
+        if base in failure.late:
+            at, before = _after_storing(base, at)
         if not code:
             store = _store(failure, held)
             if store is not None:
                 stored.append(store)
                 continue
-        by_place.setdefault(at, []).append((base, code))
+        by_place.setdefault((at, before), []).append((base, code))
     fixes = []
-    for at, several in by_place.items():
-        why = GOES_ON
+    for (at, before), several in by_place.items():
+        why = _BEFORE if before else GOES_ON
         if at is not None and uses.yields_at(at) is not None:
             why = "after this line: the generator goes on with the values, not with the old graph"
         fixes.append(Fix.at("detach", at, _joined(several), why))
@@ -94,6 +97,23 @@ def _place_for(failure: Failure, held: Held, place: Place | None) -> Place | Non
         if handed_out is not None:
             return places.place_at(one.file, handed_out.lineno, one.function)
     return place
+
+
+def _after_storing(base: str, place: Place | None) -> tuple[Place | None, bool]:
+    """Return where to cut off what is stored after the call; and whether before that line.
+
+    After the line that stores it; at the head of the loop, where that line stands elsewhere.
+    """
+    loops = [] if place is None else uses.loops_around(place)
+    if place is None or not loops:
+        return place, False
+    stores = [
+        one.lineno
+        for one in uses.own_statements(loops[0])
+        if one.lineno > place.line and snippets.stores_into(one, base)
+    ]
+    line = stores[-1] if stores else loops[0].body[0].lineno
+    return places.place_at(place.file, line, place.function), not stores
 
 
 def _declares(place: Place, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 
 from secondpass.explaining import carrying, snippets, sources, uses
 from secondpass.explaining.facts import Failure
@@ -60,9 +61,17 @@ def _handed_out(failure: Failure, name: str, place: Place) -> tuple[Fix, ...]:
     owned = _owned(failure)
     why = f"let `{name}` compute it anew in every pass: an old result was handed out again"
     recompute = Fix.at("recompute", place, "", why)
+    called = failure.freed_by.place if failure.freed_by is not None else None
+    if any("cache" in sources.text_of(one) for one in _decorators(place)) and called is not None:
+        why = "after this line: the next pass computes it anew, an old result was handed out again"
+        recompute = Fix.at("reset", called, f"{name}.cache_clear()", why)
     why = "if it is meant as a constant" if owned else "no optimizer owns a leaf behind it"
     detach = Fix.at("detach", place, "", f"return it detached, {why}")
     return (recompute, detach) if owned or not failure.optimizers else (detach, recompute)
+
+
+def _decorators(place: Place) -> list[ast.expr]:
+    return list(getattr(sources.function_at(place), "decorator_list", ()))
 
 
 # ---- compute it anew
@@ -75,6 +84,11 @@ def _recompute(failure: Failure, name: str) -> tuple[Fix, ...]:
     start = _stored_at(failure, name)
     if start is None:
         return (Fix.at("recompute", None, "", f"compute it anew in every pass: {why}"),)
+    kept = _kept_by_condition(failure, name, start)
+    if kept:
+        why = f"after this line: the next pass computes it anew, {why}"
+        at = failure.heard.place if failure.freed_by is None else failure.freed_by.place
+        return (Fix.at("reset", at, kept, why),)
     lines = _lines_in(failure, start)
     statements = [one for line in lines if (one := _outermost(failure, line)) is not None]
     statements = list({id(one): one for one in statements}.values())
@@ -89,6 +103,24 @@ def _recompute(failure: Failure, name: str) -> tuple[Fix, ...]:
         what = "all of this" if several else "it"
         why = f"compute {what} anew in every pass{to}: {why}"
     return (Fix.at("recompute", first, code, why),)
+
+
+def _kept_by_condition(failure: Failure, name: str, start: Place) -> str:
+    """Return what makes ``if self._adj is None: self._adj = …`` compute it in the next pass."""
+    function = sources.function_at(start)
+    for one in uses.own_statements(function) if function is not None else ():
+        if not isinstance(one, ast.If) or not one.body[0].lineno <= start.line:
+            continue
+        if start.line > (one.body[-1].end_lineno or 0):
+            continue
+        test, base = one.test, snippets.variable(name)
+        if snippets.last_name(base) not in uses.names_in(test):
+            continue
+        operators = test.ops if isinstance(test, ast.Compare) else []
+        if any(isinstance(op, ast.NotIn) for op in operators):
+            return f"{base}.clear()"
+        return f"{base} = None"
+    return ""
 
 
 def _stored_at(failure: Failure, name: str) -> Place | None:
@@ -153,16 +185,27 @@ def _where_to(failure: Failure, start: Place) -> str:
         return ""
     made_in, called_in = sources.function_at(start), sources.function_at(place)
     encloses = made_in is not None and any(one is called_in for one in ast.walk(made_in))
-    if encloses and (made_in is called_in or uses.loops_around(place)):
-        return ", in the loop"
+    loops = [one for one in uses.loops_around(place) if not _runs_over(one, failure)]
+    if encloses and (made_in is called_in or loops):
+        return f", in the loop on line {loops[0].lineno}" if loops else ""
     if encloses:
         return f", in `{getattr(called_in, 'name', '')}`"
     used = next((one.used for one in failure.boundaries if one.used is not None), None)
     if used is not None and used.place.file == start.file:
         name, of = used.place.function, sources.function_name(start)
         if "." in name and name.rpartition(".")[0] == of.rpartition(".")[0]:
-            return f", in `{name.rpartition('.')[2]}`"  # a method of the same class
-    return ""
+            return f", in `{name}`"  # a method of the same class
+    handed_out = uses.yields_at(start)
+    loops = [] if handed_out is None else uses.loops_around(replace(start, line=handed_out.lineno))
+    return f", in the loop on line {loops[0].lineno}" if loops else ""
+
+
+def _runs_over(loop: ast.For | ast.AsyncFor | ast.While, failure: Failure) -> bool:
+    """Say whether a loop runs over what was computed once: it cannot be computed inside."""
+    if isinstance(loop, ast.While):
+        return False
+    names = {snippets.last_name(snippets.variable(one.name)) for one in failure.carriers}
+    return bool(uses.names_in(loop.iter) & names)
 
 
 # ---- detach it

@@ -97,6 +97,8 @@ class Failure:
     detaching : tuple of (str, str)
         Names of variables that could be looked at, and the statement that cuts what each holds off;
         ``""`` where there is no such statement.
+    late : tuple of str
+        Variables that came to hold a part of the old graph only after the call that freed it.
     updated : tuple of str
         Leaves whose ``.grad`` the failed call had changed.
     behind : tuple of Behind
@@ -139,6 +141,7 @@ class Failure:
     only_added: bool = False
     shared: tuple[tuple[Held, tuple[str, ...]], ...] = ()
     detaching: tuple[tuple[str, str], ...] = ()
+    late: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
     behind: tuple[Behind, ...] = ()
     others_learn: bool = False

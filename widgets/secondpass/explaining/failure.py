@@ -87,6 +87,7 @@ def _second_time(failed: Pass, error: BaseException) -> Failure:
         only_added=old.only_added(),
         shared=old.shared(),
         detaching=old.detaching(names),
+        late=old.late(),
         updated=failed.updated(place),
         behind=failed.behind([node, *old.entries], old.younger),
         others_learn=failed.reaches_a_leaf(old.younger),

@@ -174,6 +174,15 @@ class OldPart:
                 break
         return tuple(found)
 
+    def late(self) -> tuple[str, ...]:
+        """Return the variables that came to hold a part of it only after the call that freed it."""
+        found = set()
+        for node in self.entries:
+            then = {snippets.variable(one.name) for one in holders.names_on(node)}
+            now = self._failed.names_now.get(node, ())
+            found |= {snippets.variable(one.name) for one in now} - then if then else set()
+        return tuple(sorted(found))
+
     def detaching(self, carriers: Iterable[Held]) -> tuple[tuple[str, str], ...]:
         """Return the statements that cut what some variables hold off from their graphs."""
         found: dict[str, str] = {}

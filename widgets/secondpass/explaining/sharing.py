@@ -59,9 +59,9 @@ def shared(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ..
     again = _again(failure, place)
     if failure.stepped:
         return detach if len(detach) > 1 else (*detach, again)
-    if first and first == second:
+    if first and first == second and place == failure.heard.place:
         return (_added_up(failure.heard.place), *detach)
-    if not (first and second):
+    if not (first and second) or first == second:
         return (again, *detach)
     if roles:
         why = (
@@ -304,6 +304,20 @@ def _way(failure: Failure) -> list[Place]:
         if failure.made is None
         else [places.place_at(file, line, "") for file, line in failure.made.chain]
     )
+
+
+def way_to_loss(failure: Failure, after: Place | None) -> str:
+    """Return the statements from the line that made the Node to a call's loss."""
+    place = failure.heard.place
+    function = None if place is None else sources.function_at(place)
+    on = {
+        one.line
+        for one in _way(failure)
+        if place is not None and one.file == place.file and sources.function_at(one) is function
+    }
+    way = [] if place is None else snippets.leading_to(place, on)
+    done = [one for one in way if after is None or one.lineno < after.line]
+    return "; ".join(sources.text_of(one) for one in done) or made_code(failure)
 
 
 def made_code(failure: Failure) -> str:

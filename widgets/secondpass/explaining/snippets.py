@@ -53,13 +53,19 @@ def parameters(place: Place) -> list[str]:
 
 def receiver(place: Place | None) -> str:
     """Return the loss of a call as the person wrote it: ``loss`` for ``loss.backward()``."""
-    statement = None if place is None else sources.statement_at(place)
-    for node in ast.walk(statement) if statement is not None else ():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr == "backward":
-                text = sources.text_of(node.func.value)
-                return "" if text.endswith("autograd") else text
-    return ""
+    tree = None if place is None else sources.tree_of(place.file)
+    if place is None or tree is None:
+        return ""
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and node.lineno <= place.line <= (node.end_lineno or 0)
+        and getattr(node.func, "attr", "") == "backward"
+    ]
+    call = min(found, key=lambda one: (one.end_lineno or 0) - one.lineno, default=None)
+    text = "" if call is None else sources.text_of(call.func.value)  # type: ignore[attr-defined]
+    return "" if text.endswith("autograd") else text
 
 
 def retained(place: Place | None) -> str:
@@ -123,6 +129,22 @@ def store_of(places: list[Place], name: str) -> tuple[Place, str] | None:
         if any(last_name(sources.text_of(one)) == last_name(name) for one in targets):
             return place, detached_store(statement)
     return None
+
+
+def stores_into(statement: ast.stmt, name: str) -> bool:
+    """Say whether a statement assigns to a variable or an item of it, or appends to it."""
+    for target in sources.targets_of(statement):
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if last_name(sources.text_of(target)) == last_name(name):
+            return True
+    call = getattr(statement, "value", None)
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("append", "appendleft", "extend", "add", "update", "insert")
+        and last_name(sources.text_of(call.func.value)) == last_name(name)
+    )
 
 
 def only_store(file: str, name: str) -> tuple[int, str] | None:

@@ -45,14 +45,21 @@ def _follow(
                 _follow(new, function, line, into, deep + 1)
 
 
-def _read_in(statement: ast.stmt) -> set[str]:
-    """Return the last names of all that a statement's own expressions read."""
+def names_in(expression: ast.AST) -> set[str]:
+    """Return the last names of all that an expression reads."""
     return {
         one.id if isinstance(one, ast.Name) else one.attr
-        for expression in _expressions(statement)
         for one in ast.walk(expression)
         if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Load)
     }
+
+
+def _read_in(statement: ast.stmt) -> set[str]:
+    """Return the last names of all that a statement's own expressions read."""
+    found = {name for one in _expressions(statement) for name in names_in(one)}
+    if isinstance(statement, ast.AugAssign):
+        found |= names_in(ast.parse(ast.unparse(statement.target), mode="eval"))
+    return found
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
