@@ -11,8 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sample import Given, sample
+from sample import Given, chain, sample
 from secondpass.picture import layout
+from secondpass.picture.data import complete
+from secondpass.picture.openings import openings, packed
 from secondpass.picture.page import save
 from secondpass.picture.widget import AutogradGraph
 
@@ -129,3 +131,20 @@ def test_without_a_layout_program_the_page_holds_the_tree_and_a_still_is_refused
     assert "install graphviz-pure" in saved(tmp_path)
     with pytest.raises(RuntimeError, match="install graphviz-pure"):
         saved(tmp_path, name="x.svg")
+
+
+def test_every_group_of_a_page_can_be_opened():
+    data = complete(chain(200, lines=50))
+    views = openings(data)
+    names = set()
+    for name, view in views.items():
+        drawn = set(re.findall(r'class="(?:group|frame)[^"]*"[^>]*data-id="([^"]+)"', view["svg"]))
+        assert name in drawn | {""} and view["around"] in views
+        names |= drawn
+    assert names == views.keys() - {""} and len(names) > 3
+
+
+def test_a_small_graph_needs_no_further_views_and_a_huge_one_holds_some(monkeypatch):
+    assert openings(complete(chain(3))) == {} and packed({}) == ""
+    monkeypatch.setattr("secondpass.picture.openings.LONGEST", 1)
+    assert list(openings(complete(chain(200, lines=50)))) == [""]

@@ -64,6 +64,27 @@ def test_it_plays_to_the_end_by_keyboard_alone_and_says_what_was_recorded(open_p
     expect(page.get_by_role("button", name="Play")).to_be_visible()
 
 
+def test_groups_open_and_close_without_a_kernel(open_page):
+    page = open_page(chain(200, lines=50))
+    boxes = page.locator(".sp-picture g[data-id^='n']")
+    closed = page.locator(".sp-picture g[aria-expanded='false']")
+    seen, expected = boxes.count(), closed.first.get_attribute("data-members").split()
+    way = []
+    while not set(expected) & {one.get_attribute("data-id") for one in boxes.all()}:
+        group = closed.first.get_attribute("data-id")
+        closed.first.focus()
+        page.keyboard.press("Enter")
+        frame = page.locator(f"g.frame[data-id='{group}']")
+        expect(frame).to_have_attribute("aria-expanded", "true")
+        way.append(frame)
+    assert way and boxes.count() > seen
+    for frame in reversed(way):
+        frame.focus()
+        page.keyboard.press("Enter")
+        expect(frame).to_have_count(0)
+    expect(closed.first).to_be_visible()
+
+
 def test_a_step_shows_the_state_of_the_slot_the_stack_and_what_travels(open_page):
     page = open_page(step=0)
     chip, pill = page.locator(".slot"), page.locator(".pill text")

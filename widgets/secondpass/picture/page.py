@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from secondpass.picture.fitting import clean, visible
+from secondpass.picture.openings import openings, packed
 from secondpass.picture.widget import STATIC, STYLE, AutogradGraph
 
 STATE = ("_recording", "_svg", "_tree", "step")
@@ -108,7 +109,8 @@ def _spoken(words: str) -> str:
 
 def player(view: AutogradGraph) -> str:
     """Return the part of a page where the player of a view stands."""
-    return place({name: getattr(view, name) for name in STATE}, view.image())
+    state = {name: getattr(view, name) for name in STATE}
+    return place(state | {"_views": packed(openings(view._data))}, view.image())
 
 
 def place(state: dict[str, Any], still: str) -> str:

@@ -1100,7 +1100,13 @@ class TimeLine {
 const LISTED = 60;
 
 /** All about one Node, leaf, root or group, in words. */
-function detailsOf(/** @type {Recording} */ data, /** @type {Picture|null} */ picture, /** @type {string} */ id, /** @type {State} */ state) {
+function detailsOf(
+  /** @type {Recording} */ data,
+  /** @type {Picture|null} */ picture,
+  /** @type {string} */ id,
+  /** @type {State} */ state,
+  /** @type {boolean} */ closed,
+) {
   /** @type {HTMLElement[]} */
   const parts = [];
   const fact = (/** @type {string} */ name, /** @type {string} */ value) => {
@@ -1137,6 +1143,7 @@ function detailsOf(/** @type {Recording} */ data, /** @type {Picture|null} */ pi
     heading = box.title;
     if (box.kind === "frame") fact("group", "open");
     else fact("inside", `${members.length.toLocaleString("en")} in all`);
+    if (closed) fact("to open", "in Jupyter: this page does not hold what is inside");
     below = make("ul", "");
     for (const name of members.slice(0, LISTED)) {
       const title = data.nodes[name]?.title ?? data.leaves[name]?.name ?? name;
@@ -1251,7 +1258,7 @@ class Player {
     this.time = new TimeLine((step) => this.seek(step));
     this.memory = new Memory();
     this.details = make("div", "details");
-    this.details.setAttribute("role", "region");
+    this.details.setAttribute("role", "group"); // no landmark: a page may have many
     this.details.setAttribute("aria-label", "Details");
     this.details.tabIndex = 0;
     this.say = make("p", "say");
@@ -1377,6 +1384,9 @@ class Player {
     this.picture.svg.setAttribute("aria-label", clean(data.summary, 400));
     this.stage.replaceChildren(this.picture.svg);
     this.camera = new Camera(this.stage, this.picture, before);
+    for (const box of this.picture.boxes.values()) {
+      if (!this.canOpen(box)) box.element.removeAttribute("aria-expanded");
+    }
     const first = this.picture.boxOf(focus ?? "") ?? [...this.picture.boxes.values()].find((box) => box.kind !== "frame");
     first?.element.setAttribute("tabindex", "0");
     if (focus) first?.element.focus();
@@ -1446,7 +1456,9 @@ class Player {
       this.details.replaceChildren(make("p", "hint", "Choose a Node to see what it saved."));
       return;
     }
-    this.details.replaceChildren(...detailsOf(data, this.picture, id, /** @type {State} */ (this.state)));
+    const box = this.picture?.boxes.get(id);
+    const closed = box?.kind === "group" && !this.canOpen(box);
+    this.details.replaceChildren(...detailsOf(data, this.picture, id, /** @type {State} */ (this.state), closed));
   }
 
   // Moving in time
@@ -1593,17 +1605,26 @@ class Player {
   /** Choose a box: its line lights up; a group is opened or closed. */
   choose(/** @type {string|null} */ id) {
     const box = id === null ? undefined : this.picture?.boxes.get(id);
-    if (box && (box.kind === "group" || box.kind === "frame") && this.model.get("_open") !== undefined) {
-      return this.open(box);
-    }
+    if (box && this.canOpen(box)) return this.open(box);
     this.chosen = id === this.chosen ? null : id;
     this.pickedLine = null;
     this.mark();
     this.#tell();
   }
 
+  /** A kernel lays out whatever is opened; a page holds the views in which one group is open. */
+  canOpen(/** @type {{id: string, kind: string}} */ box) {
+    if (box.kind !== "group" && box.kind !== "frame") return false;
+    return this.model.get("_open") !== undefined || box.id in (this.model.get("_views") ?? {});
+  }
+
   open(/** @type {{id: string, kind: string}} */ box) {
     this.opening = box.id;
+    const views = this.model.get("_views");
+    if (views) {
+      this.model.set("_svg", views[box.kind === "frame" ? views[box.id].around : box.id].svg);
+      return;
+    }
     const frames = [...(this.picture?.boxes.values() ?? [])].filter((one) => one.kind === "frame");
     const open = frames.map((one) => one.id).filter((id) => id !== box.id);
     this.model.set("_open", box.kind === "frame" ? open : [...open, box.id]);
@@ -1672,12 +1693,20 @@ export function plainModel(/** @type {Record<string, any>} */ values) {
   };
 }
 
+/** Read what was packed as gzip in base64; nothing where the browser cannot. */
+async function unpacked(/** @type {string} */ text) {
+  if (typeof DecompressionStream === "undefined") return undefined;
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
 /** Put a player beside every still picture that stands before its recorded data; print shows the still. */
-export function mountAll(root = document) {
+export async function mountAll(root = document) {
   for (const place of root.querySelectorAll("[data-secondpass]")) {
     const data = place.querySelector("script");
     const values = JSON.parse(data?.textContent ?? "{}");
     data?.remove();
+    values._views = values._views ? await unpacked(values._views) : undefined;
     render({ model: plainModel(values), el: /** @type {HTMLElement} */ (place) });
   }
 }
