@@ -142,3 +142,18 @@ def test_what_was_made_before_loading_has_no_line():
         """
     )
     assert "before listening began" in err
+
+
+def test_each_cell_is_looked_at_anew():
+    _, err = shell(
+        """
+        run("%load_ext secondpass")
+        from secondpass.explaining import listening
+        listening.SHARE = 0.0
+        run("import torch; x = torch.ones(2, requires_grad=True)")
+        run("for _ in range(50):\\n    x.exp().sum().backward()")
+        run("h = x\\nfor _ in range(2):\\n    h = h.exp()\\n    h.sum().backward()")
+        """
+    )
+    assert "freed by call 51, In [4] line 4:  h.sum().backward()" in err
+    assert "through `h`: made in an earlier round" in err

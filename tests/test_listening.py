@@ -368,3 +368,90 @@ def test_a_recording_within_listening_hides_nothing_from_it():
         assert [one.kind for one in recording.explain().notices] == ["graph-grows"]
     finally:
         listening.stop()
+
+
+def explained(tmp_path, source):
+    """Run a script that fails; return its explanation."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(source).lstrip())
+    listening.start()
+    try:
+        with pytest.raises(RuntimeError):
+            exec(loading.compile_marked(script.read_bytes(), str(script)), {"__name__": "script"})
+    finally:
+        listening.stop()
+    return listening.explain()
+
+
+@pytest.fixture
+def looks_at_nothing(monkeypatch):
+    monkeypatch.setattr(listening, "WHOLE", 0)
+    monkeypatch.setattr(listening, "SHARE", 0.0)
+
+
+def test_two_calls_over_one_result_are_known_even_if_neither_was_looked_at(
+    tmp_path, looks_at_nothing
+):
+    found = explained(
+        tmp_path,
+        """
+        import torch
+        x = torch.ones(2, requires_grad=True)
+        (x * 3).sum().backward()
+        y = x.exp().sum()
+        y.backward()
+        y.backward()
+        """,
+    )
+    assert found.family == "same-root"
+    assert (found.freed_by.number, found.freed_by.place.line) == (2, 5)
+
+
+def test_what_was_not_looked_at_is_not_called_shared(tmp_path, looks_at_nothing):
+    found = explained(
+        tmp_path,
+        """
+        import torch
+        x = torch.ones(2, requires_grad=True)
+        y = x.exp()
+        (y * 2).sum().backward()
+        for scale in range(3):
+            ((y if scale == 2 else x) * scale).sum().backward()
+        """,
+    )
+    assert found.family is None
+    assert found.freed_by is None
+    assert "Freed by one of the calls on lines 4, 6." in str(found)
+    assert "is not known: to stay cheap" in str(found)
+
+
+def test_the_number_of_one_of_many_calls_of_a_line_is_not_guessed(tmp_path, looks_at_nothing):
+    found = explained(
+        tmp_path,
+        """
+        import torch
+        x = torch.ones(2, requires_grad=True)
+        y = x.exp()
+        for scale in range(4):
+            ((y if scale in (1, 3) else x.exp()) * scale).sum().backward()
+        """,
+    )
+    assert found.family == "computed-once"
+    assert found.freed_by.number is None
+    assert "freed by an earlier call, line 5:" in str(found)
+
+
+def test_each_run_has_first_calls_of_its_own(monkeypatch):
+    monkeypatch.setattr(listening, "SHARE", 0.0)
+    x = torch.ones(2, requires_grad=True)
+    listening.start()
+    try:
+        for _ in range(listening.WHOLE + 2):
+            x.exp().sum().backward()
+        listening.new_run()
+        y = x.exp().sum()
+        y.backward()
+        tracked = [one.tracked for one in listening._listener.history._calls.values()]
+    finally:
+        listening.stop()
+    assert tracked == [True] * listening.WHOLE + [False] * 2 + [True]

@@ -75,6 +75,7 @@ class _Watcher:
     def before(self, info: Any = None) -> None:
         """Hear that a cell is about to run: what was made since the last one was not heard."""
         line_log.forget_gap()
+        listening.new_run()
 
     def after(self, result: Any) -> None:
         """Hear that a cell has run, and explain its error below the traceback."""

@@ -30,13 +30,16 @@ def family_of(failure: Failure) -> str | None:
     """Say how a freed graph came to be run through again; None where that is not known.
 
     Asked in this order: was the call that freed made inside the one that failed, or both inside
-    one call? Was the line
-    that made the Node run again for this pass? Is anything in this pass younger than the call
-    that freed? Is it the same call, by its line?
+    one call? Was the line that made the Node run again for this pass? Is anything in this pass
+    younger than the call that freed? Is it the same call, by its line? Where several calls may
+    have freed it, all must give the same answer.
     """
-    freed_by = failure.freed_by or next(iter(failure.maybe_freed_by), None)
-    if freed_by is None:
-        return None
+    calls = (failure.freed_by,) if failure.freed_by is not None else failure.maybe_freed_by
+    families = {_family(failure, one) for one in calls}
+    return families.pop() if len(families) == 1 else None
+
+
+def _family(failure: Failure, freed_by: Heard) -> str:
     if freed_by.is_inside(failure.heard) or _shares_outer(freed_by, failure):
         return NESTED
     if failure.made_again:
@@ -90,6 +93,11 @@ def _second_time(failure: Failure) -> Explanation:
     elif freed_by is None and certain:
         lines = sorted({one.line for one in failure.maybe_freed_by if one.line is not None})
         notes.append(f"Freed by one of the calls on lines {', '.join(map(str, lines))}.")
+    if failure.maybe_freed_by and family is None:
+        notes.append(
+            "Whether both calls share it, or it was computed once, is not known: to stay cheap, "
+            "listening does not look at every call."
+        )
     if not failure.node:
         notes.append(_not_found(failure))
     elif failure.made is None:
@@ -106,7 +114,7 @@ def _second_time(failure: Failure) -> Explanation:
         message=failure.message,
         family=family,
         node=_node(failure),
-        freed_by=None if freed_by is None else CalledAt(freed_by.number, freed_by.place),
+        freed_by=_freed_at(failure, freed_by),
         failed_at=CalledAt(failure.heard.number, failure.heard.place),
         carriers=carriers,
         path=failure.path,
@@ -115,6 +123,14 @@ def _second_time(failure: Failure) -> Explanation:
         reached=_reached(failure, family, carriers, freed_by),
         notes=tuple([*notes, *([warning] if warning else [])]),
     )
+
+
+def _freed_at(failure: Failure, freed_by: Heard | None) -> CalledAt | None:
+    """Return the call that freed; without its number, where it is one of a line's many."""
+    if freed_by is None:
+        return None
+    certain = failure.freed_by is not None or len(failure.maybe_freed_by) == 1
+    return CalledAt(freed_by.number if certain else None, freed_by.place)
 
 
 def _modified(failure: Failure) -> Explanation:

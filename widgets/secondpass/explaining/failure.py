@@ -64,6 +64,10 @@ def _second_time(failed: Pass, error: BaseException) -> Failure:
     node = failed.nodes[place]
     freed_by = failed.history.get(node.metadata.get(FREED_BY))
     maybe = () if freed_by is not None else _maybe_freed_by(failed, node)
+    # Of each call it is known where it began, even if its Nodes were not looked at.
+    began = [one for one in maybe if one.call in failed.began_before and not one.inputs]
+    if began:
+        freed_by, maybe = began[0], ()
     since = freed_by or (maybe[0] if maybe else None)
     old = OldPart(failed, node, freed_by, since)
     boundaries = old.boundaries()

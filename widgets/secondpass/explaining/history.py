@@ -58,6 +58,8 @@ class Heard:
         How many of them an earlier call had run through.
     tracked : bool
         Whether its Nodes were marked as freed by it.
+    inputs : bool
+        Whether it was to run only what leads to some inputs.
     """
 
     number: int
@@ -74,6 +76,7 @@ class Heard:
     nodes: int = 0
     rerun: int = 0
     tracked: bool = False
+    inputs: bool = False
     failed: bool = False
 
     @property
@@ -182,9 +185,16 @@ def mark_run(
         if not heard.retain:
             metadata.setdefault(FREED_BY, heard.call)
     heard.nodes, heard.rerun = len(found), len(ran.again)
+    mark_roots(heard, roots)
+    return ran
+
+
+def mark_roots(heard: Heard, roots: Iterable[Any]) -> None:
+    """Write into the Nodes in which a call began that it did: cheap enough for every call."""
+    if walk.any_too_deep():
+        return
     for node, output in ends(roots):
         node.metadata.setdefault(ROOT_OF, {}).setdefault(output, heard.call)
-    return ran
 
 
 def ends(roots: Iterable[Any]) -> list[tuple[Any, int]]:

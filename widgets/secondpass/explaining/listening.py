@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,7 +37,7 @@ SHARE = 0.015
 """Of the time that passes, so much may be spent on collecting names and marking Nodes."""
 
 WHOLE = 10
-"""The first calls are looked at whole, whatever it costs."""
+"""The first calls of a program or a cell are looked at whole, whatever it costs."""
 
 FAILURES = 30
 """Failed calls that are explained; a program that fails more often expects it."""
@@ -55,9 +54,15 @@ class Listener:
         self.picture: Recording | None = None
         self.wants_pictures = False
         self._running: dict[int, Heard] = {}
-        self._numbers = itertools.count(1)
+        self._heard = self._before_run = 0  # calls, in all and before this run
         self._failures = 0
         self._started = self._paused = perf_counter()
+        self._spent = 0.0
+
+    def new_run(self) -> None:
+        """Hear that a cell begins: what may be spent on looking starts anew."""
+        self._before_run = self._heard
+        self._started = perf_counter()
         self._spent = 0.0
 
     # Only the time in which somebody listens counts.
@@ -74,8 +79,9 @@ class Listener:
 
     def begin(self, call: Call) -> None:
         """Hear that a call begins."""
+        self._heard += 1
         heard = Heard(
-            number=next(self._numbers),
+            number=self._heard,
             call=call.key,
             kind=call.kind,
             place=call.place,
@@ -86,6 +92,7 @@ class Listener:
             began=lines.number_now(),
             thread=call.thread,
             step=self.notices.steps,
+            inputs=call.has_inputs,
         )
         self._running[call.key] = heard
         self.history.add(heard)
@@ -102,12 +109,15 @@ class Listener:
             return
         begin = perf_counter()
         ran: history.Ran | None = None
-        if heard.number <= WHOLE or self._spent < SHARE * (begin - self._started):
-            ran = self._look(call, heard)
+        whole = heard.number - self._before_run <= WHOLE
+        if whole or self._spent < SHARE * (begin - self._started):
+            ran = self._look(call, heard, 0.05 if whole else 0.002)
             self._spent += perf_counter() - begin
+        else:
+            history.mark_roots(heard, call.roots)
         self.notices.end(call, heard, ran)
 
-    def _look(self, call: Call, heard: Heard) -> history.Ran | None:
+    def _look(self, call: Call, heard: Heard, seconds: float) -> history.Ran | None:
         """Mark the Nodes that ran, and write down which variables hold tensors."""
         targets = history.Targets(call.inputs) if call.has_inputs else None
         if "ran" in call.noted:  # another listener has marked the Nodes: they look run before
@@ -118,8 +128,7 @@ class Listener:
             ran = history.mark_run(heard, call.roots, targets, call.noted.get("walk"))
             call.noted["ran"] = heard, ran
         if not heard.retain and not walk.any_too_deep():
-            allowed = 0.05 if heard.number <= WHOLE else 0.002
-            holders.collect(sys._getframe(1), allowed)
+            holders.collect(sys._getframe(1), seconds)
         return ran
 
     def _failed(self, call: Call, heard: Heard) -> None:
@@ -205,6 +214,12 @@ def stop() -> None:
             _listener.pause()
         while _undo:
             _undo.pop()()
+
+
+def new_run() -> None:
+    """Hear that a cell begins to run; see `Listener.new_run`."""
+    if _listener is not None:
+        _listener.new_run()
 
 
 def explain() -> Explanation:

@@ -16,9 +16,9 @@ COPIED = "copied-non-leaf"
 
 @dataclass(frozen=True)
 class CalledAt:
-    """A backward or autograd.grad call: its number and its line."""
+    """A backward or autograd.grad call: its number, where that is known, and its line."""
 
-    number: int
+    number: int | None
     place: Place | None
 
     def to_dict(self) -> dict[str, Any] | None:

@@ -69,7 +69,8 @@ def _second_time(explanation: Explanation) -> list[str]:
     freed = explanation.freed_by
     if freed is not None:
         where = _at(freed.place, explanation)
-        lines.append(f"  Its saved tensors were freed by call {freed.number}, {where}")
+        call = "an earlier call" if freed.number is None else f"call {freed.number}"
+        lines.append(f"  Its saved tensors were freed by {call}, {where}")
     if explanation.reached:
         lines.append(f"  {explanation.reached}")
     return lines + _updated(explanation)
