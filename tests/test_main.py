@@ -152,6 +152,17 @@ def test_a_program_runs_as_under_python(name, folder):
     same("program.py", "one", "-m", "--two=3")
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["def load():\n    raise OSError('no such lib')\nload()\n", "import absent\n", "x = = 1\n"],
+)
+def test_a_torch_that_cannot_be_imported_fails_as_under_python(source, folder):
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text(source)
+    (folder / "program.py").write_text("print('begins')\nimport torch\n")
+    assert same("program.py").returncode == 1
+
+
 @pytest.mark.parametrize("arguments", [["-m", "pack", "a"], ["pack", "a"], ["-m", "pack.inner"]])
 def test_modules_and_folders_run_as_under_python(arguments, folder):
     same(*arguments)

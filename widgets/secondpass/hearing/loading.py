@@ -15,7 +15,7 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 from secondpass.hearing import marks
 from secondpass.reading.places import is_own
@@ -79,10 +79,14 @@ def _get_marked_code(self: SourceFileLoader, name: str) -> CodeType | None:
     return code if code is not None else _get_code(self, name)
 
 
-# Python leaves its own import frames out of a traceback; this one must look like them.
-_get_marked_code.__code__ = _get_marked_code.__code__.replace(
-    co_filename="<frozen importlib._bootstrap_external>", co_name="_call_with_frames_removed"
-)
+def _as_pythons_own(function: FunctionType, name: str) -> None:
+    """Let a function look like Python's own import: a traceback leaves those frames out."""
+    function.__code__ = function.__code__.replace(
+        co_filename="<frozen importlib._bootstrap_external>", co_name=name
+    )
+
+
+_as_pythons_own(_get_marked_code, "_call_with_frames_removed")  # type: ignore[arg-type]
 
 
 class _TorchFinder(importlib.abc.MetaPathFinder):
@@ -106,5 +110,6 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
             execute(module)
             tell()
 
+        _as_pythons_own(exec_module, "exec_module")  # type: ignore[arg-type]
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
