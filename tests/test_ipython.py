@@ -133,6 +133,26 @@ def test_record_records_a_cell_and_binds_the_recording():
     assert "['forward', 'call', 'node', 'accumulate', 'return'] 3" in out
 
 
+def test_a_recorded_cell_that_fails_shows_one_picture_and_its_own_first_line():
+    out, _ = shell(
+        """
+        shell.kernel = None  # as in a notebook: what is displayed goes through display()
+        from IPython.core import display_functions
+        shown = []
+        display_functions.publish_display_data = lambda data, *_, **__: shown.append(list(data))
+        run("%load_ext secondpass")
+        run("import torch; x = torch.ones(2, requires_grad=True); y = x.exp().sum()")
+        run("%%record seen\\ny.backward(); y.backward()")
+        print(len(shown), shown[0])
+        run("y.backward()")
+        print(len(shown))
+        """
+    )
+    assert "1 # %%record seen\n" in out
+    assert "\n1 ['text/plain', 'text/html']\n" in out
+    assert out.endswith("\n3\n")
+
+
 def test_what_was_made_before_loading_has_no_line():
     _, err = shell(
         """

@@ -455,3 +455,13 @@ def test_each_run_has_first_calls_of_its_own(monkeypatch):
     finally:
         listening.stop()
     assert tracked == [True] * listening.WHOLE + [False] * 2 + [True]
+
+
+def test_one_record_is_for_one_block():
+    block = record()
+    with block as recording:
+        torch.ones(2, requires_grad=True).exp().sum().backward()
+    with pytest.raises(RuntimeError, match=r"one block: write `with record\(\) as recording:`"):
+        with block:
+            pass
+    assert len(recording.calls) == 1

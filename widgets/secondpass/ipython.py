@@ -31,7 +31,7 @@ def load_ipython_extension(shell: Any) -> None:
     shell.ast_transformers.append(transformer)
     shell.events.register("pre_run_cell", watcher.before)
     shell.events.register("post_run_cell", watcher.after)
-    shell.register_magic_function(_Record(shell), "cell", "record")
+    shell.register_magic_function(_Record(shell, watcher), "cell", "record")
     _undo.extend(
         (
             listening.stop,
@@ -71,6 +71,7 @@ class _Watcher:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
+        self.shows_pictures = True  # not where the recording of the cell is shown anyway
 
     def before(self, info: Any = None) -> None:
         """Hear that a cell is about to run: what was made since the last one was not heard."""
@@ -91,7 +92,7 @@ class _Watcher:
             return
         from IPython.display import display
 
-        view = _view()
+        view = _view() if self.shows_pictures else None
         for one in [_Shown(explanation), *([] if view is None else [view])]:
             display(one)  # type: ignore[no-untyped-call]
 
@@ -123,8 +124,8 @@ def _view() -> Any:
 class _Record:
     """The cell magic ``%%record [name]``: run the cell, show the recording of it."""
 
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
+    def __init__(self, shell: Any, watcher: _Watcher) -> None:
+        self._shell, self._watcher = shell, watcher
         self.__name__ = "record"
         self.__doc__ = "Record this cell; with a name, the recording is bound to it."
 
@@ -135,20 +136,22 @@ class _Record:
             return None
         with record() as recording, self._same_cell():
             # The first line of the cell is the magic's own: lines keep their numbers.
-            self._shell.run_cell(f"#{self.__name__}\n{cell}")
+            self._shell.run_cell(f"# %%record {name}".rstrip() + f"\n{cell}")
         if name:
             self._shell.user_ns[name] = recording
         return recording
 
     @contextlib.contextmanager
     def _same_cell(self) -> Iterator[None]:
-        """Have what runs inside carry the number of the cell that is running, not the next."""
+        """Have what runs inside carry the number of this cell, not the next, and one picture."""
         compiler, number = self._shell.compile, self._shell.displayhook.prompt_count
         cache = compiler.cache
         compiler.cache = lambda code, _=0, raw_code=None: cache(code, number, raw_code)
+        self._watcher.shows_pictures = False
         try:
             yield
         finally:
+            self._watcher.shows_pictures = True
             del compiler.cache
 
 

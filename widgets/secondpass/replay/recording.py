@@ -90,14 +90,13 @@ class Recording:
         return _Data(self._recorder, self.graph).to_dict()
 
 
-@contextlib.contextmanager
-def record() -> Iterator[Recording]:
+def record() -> contextlib.AbstractContextManager[Recording]:
     """Record the forward lines and the backward calls that run inside.
 
-    Yields
-    ------
-    Recording
-        It fills while the block runs.
+    Returns
+    -------
+    context manager
+        Of one block. What it binds, a `Recording`, fills while the block runs.
 
     Examples
     --------
@@ -109,6 +108,30 @@ def record() -> Iterator[Recording]:
     >>> [frame.text for frame in recording.frames if frame.kind == "accumulate"]
     ['Call 1: x.grad = 4']
     """
+    return _Block()
+
+
+class _Block(contextlib.AbstractContextManager[Recording]):
+    """The block of one `record`."""
+
+    def __init__(self) -> None:
+        self._inside: contextlib.AbstractContextManager[Recording] | None = None
+
+    def __enter__(self) -> Recording:
+        if self._inside is not None:
+            raise RuntimeError(
+                "this record() has recorded a block already, and a recording is of one block: "
+                "write `with record() as recording:` for each"
+            )
+        self._inside = _recorded()
+        return self._inside.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return None if self._inside is None else self._inside.__exit__(*error)
+
+
+@contextlib.contextmanager
+def _recorded() -> Iterator[Recording]:
     from secondpass.explaining.listening import Listener  # which needs recordings, for its pictures
 
     recorder = Recorder(lines.line_of_number, follow_all=True)
