@@ -211,7 +211,7 @@ def _tokens(name: str) -> set[str]:
     Examples
     --------
     >>> sorted(_tokens("optimizerD")), sorted(_tokens("self.opts['disc']"))
-    (['d'], ['dis', 'opts'])
+    (['d'], ['dis'])
     """
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
     return {
