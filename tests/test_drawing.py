@@ -354,6 +354,19 @@ def test_a_node_in_a_big_graph_counts_its_saved_tensors_but_shows_those_of_a_sto
     assert "self" in boxes["n0"] and "other" in boxes["n0"]
 
 
+def test_what_was_never_saved_does_not_make_freed_tensors_look_held():
+    data = layered(12)
+    data["nodes"]["n62"] |= node(
+        "Loss", 1, ("self", "f32", 4), ("target", "i64", 8), ("weight", "", 0)
+    )
+    slots = {"n62.self": ["freed", 1], "n62.target": ["freed", 1], "n62.weight": ["none", None]}
+    data["frames"] = [frame("node", "", call=1, node="n62", slots=slots)]
+    (box,) = [one for one in by_class(picture(data, step=1), "node") if one.get("data-id") == "n62"]
+    (chip,) = by_class(box, "slot")
+    assert chip.get("class") == "slot freed"
+    assert words(chip).split() == "2 saved tensors 2 freed by call 1".split()
+
+
 def test_many_separate_graphs_are_put_together():
     data = chain(100)
     data["edges"] = [edge for edge in data["edges"] if edge["source"] != "l0"][::2]

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sample import Given, chain, frame, sample
+from sample import Given, chain, frame, node, sample
 from secondpass.picture.page import player, save
 from secondpass.picture.widget import AutogradGraph
 
@@ -166,6 +166,32 @@ def test_a_big_graph_can_be_searched_by_keyboard(open_page):
     expect(page.locator("g.found")).to_have_count(0)
     field.fill("nothing has this name")
     expect(page.locator(".finding")).to_have_text("none found")
+
+
+def test_what_was_never_saved_does_not_make_freed_tensors_look_held(open_page):
+    data = chain(3)
+    kinds = {"a": "f32", "b": "f32", "c": "f32", "d": "f32", "weight": ""}  # the last two in one
+    data["nodes"]["n0"] = node("Loss", 1, *((name, kind, 4) for name, kind in kinds.items()))
+    slots = {f"n0.{name}": ["freed", 1] if kinds[name] else ["none", None] for name in kinds}
+    data["frames"] = [frame("node", "Call 1 runs Loss.", call=1, node="n0", slots=slots)]
+    page = open_page(data, step=1)
+    chip = page.locator("g[data-id='n0'] .slot").last
+    expect(chip).to_have_attribute("class", "slot freed")
+    expect(chip.locator(".words")).to_have_text("freed by call 1")
+    expect(page.locator(".details dd").first).to_have_text("call 1 runs now; 4 freed by call 1")
+
+
+def test_a_crowd_of_frames_leaves_a_clean_time_line(open_page):
+    data = chain(3, leaves=60)
+    data["frames"] = [frame("call", "Call 1 begins.", call=1)]
+    data["frames"] += [
+        frame("accumulate", f"Call 1: w{at}.grad = 1", call=1, leaf=f"l{at}", after="1")
+        for at in range(60)
+    ]
+    data["frames"] += [frame("stop", "Call 1 stops in Mul.", call=1, node="n0")]
+    page = open_page(data)
+    expect(page.locator(".dot:not(.start)")).to_have_count(1)
+    expect(page.locator(".dot.stop")).to_have_count(1)
 
 
 def test_a_small_graph_has_no_field_to_search(open_page):

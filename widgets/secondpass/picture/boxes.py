@@ -130,7 +130,8 @@ def _node(name: str, data: RecordingData, view: View) -> ElementTree.Element:
         box.append(_chip([key], label, 52 + index * CHIP_STEP, width))
     if len(slots) > shown:
         rest = [f"{name}.{slot['name']}" for slot in slots[shown:]]
-        many = f"+{len(rest)} more" if shown else f"{len(rest)} saved tensors"
+        filled = sum(bool(slot["type"]) for slot in slots[shown:]) or len(rest)
+        many = f"+{filled} more" if shown else f"{filled} saved tensor{'s' * (filled != 1)}"
         box.append(_chip(rest, [many, "", ""], 52 + shown * CHIP_STEP, width))
     box.append(group("badge", transform="translate(12,-13)"))
     return box

@@ -16,6 +16,7 @@ from secondpass.picture.layout import WORDS
 from secondpass.picture.state import Stack, State, carrier, failed_way, slot_state
 from secondpass.picture.svg import element, group, rectangle, text
 from secondpass.picture.words import bare, group_words, leaves_words, slot_words, sum_words
+from secondpass.reading.saved import NONE
 
 SEGMENT = 62
 """Width of a segment of a stack where there is room."""
@@ -55,7 +56,9 @@ def _paint_node(box: Element, data: RecordingData, state: State) -> None:
     _badge(box, mark, state)
     for chip in box.findall("g[@data-slot]"):
         keys = (chip.get("data-slots") or str(chip.get("data-slot"))).split("|")
-        states = [slot_state(state, *key.split(".", 1)) for key in keys]
+        every = [slot_state(state, *key.split(".", 1)) for key in keys]
+        # An optional one that was not given, as the weights of a loss, is no saved tensor.
+        states = [one for one in every if one[0] != NONE] or every[:1]
         words = [slot_words(*one) for one in states]
         kinds = {one[0] for one in states}
         _add_class(chip, kinds.pop() if len(kinds) == 1 else "mixed")

@@ -362,6 +362,15 @@ export function segmentsOf(/** @type {Stack} */ stack, /** @type {number} */ roo
   return found;
 }
 
+/**
+ * Leave out what was never saved, as an optional weight that was not given.
+ * @param {[string, number|null][]} states
+ */
+function filled(states) {
+  const saved = states.filter(([state]) => state !== "none");
+  return saved.length ? saved : states.slice(0, 1);
+}
+
 /** How often each of some words occurs: "5 held, 2 freed by call 1". */
 export function counted(/** @type {string[]} */ words) {
   /** @type {Map<string, number>} */
@@ -586,9 +595,10 @@ class Picture {
   }
 
   #paintChip(/** @type {any} */ chip, /** @type {State} */ state) {
-    const states = chip.keys.map((/** @type {string} */ key) =>
+    const all = chip.keys.map((/** @type {string} */ key) =>
       slotState(state, chip.node, key.slice(chip.node.length + 1)),
     );
+    const states = filled(all);
     const words = states.map((/** @type {[string, number|null]} */ one) => slotWords(...one));
     const shown = words.length === 1 ? words[0] : counted(words);
     if (chip.shown === shown) return;
@@ -1005,6 +1015,7 @@ class Source {
 // ---- 6 Time line ------------------------------------------------------------------------------
 
 const DOTS = 40;
+const LOUD = ["accumulate", "stop", "zero", "write"];
 
 /** A lane per call; a slider over all frames. */
 class TimeLine {
@@ -1034,10 +1045,10 @@ class TimeLine {
       element.classList.toggle("stopped", run.stopped);
       element.style.flexGrow = String(run.first < 0 ? 0 : Math.max(run.count, count / 9));
       const dots = [];
-      for (let index = 0; index < run.count; index += 1) {
-        const kind = run.first < 0 ? "start" : data.frames[run.first + index].kind;
-        const loud = kind === "accumulate" || kind === "stop" || kind === "zero" || kind === "write";
-        if (count > DOTS && run.first >= 0 && (!loud || count > 12 * DOTS)) continue;
+      const kinds = run.first < 0 ? ["start"] : data.frames.slice(run.first, run.first + run.count).map((one) => one.kind);
+      const crowded = kinds.filter((kind) => LOUD.includes(kind)).length > DOTS;
+      for (const [index, kind] of kinds.entries()) {
+        if (count > DOTS && kind !== "start" && kind !== "stop" && (crowded || !LOUD.includes(kind))) continue;
         const dot = make("div", `dot ${kind}`);
         dot.style.left = `${((index + 0.5) / run.count) * 100}%`;
         dot.dataset.step = String(run.first + index + 1);
@@ -1158,7 +1169,7 @@ function detailsOf(
 function nodeWords(/** @type {State} */ state, /** @type {string} */ id) {
   if (id in state.unborn) return "not made yet";
   const slots = Object.entries(state.slots).filter(([key]) => key.startsWith(`${id}.`));
-  const words = counted(slots.map(([, one]) => slotWords(...one)));
+  const words = counted(filled(slots.map(([, one]) => one)).map((one) => slotWords(...one)));
   const call = state.call === null ? "" : `call ${state.call} `;
   const mark = { now: call && `${call}runs now`, done: `${call}ran`, stopped: `${call}stopped here` }[state.marks[id] ?? ""];
   return [mark, words || "saves nothing"].filter(Boolean).join("; ");
