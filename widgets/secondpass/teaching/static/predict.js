@@ -69,7 +69,10 @@ function render({ model, el }) {
       if (asksForNumber) input.value = model.get("given");
       else input.checked = input.value === model.get("given");
     }
-    said.textContent = verdict(model.get("_key"), model.get("given"));
+    const given = model.get("given").trim();
+    // A typed number does not show that it was taken, as a radio button does.
+    const noted = asksForNumber && given ? `Noted: ${given}` : "";
+    said.textContent = verdict(model.get("_key"), model.get("given")) || noted;
     said.className = said.textContent === "Right." ? "right" : "";
   };
   update();
