@@ -488,3 +488,10 @@ def test_fifty_passes_keep_nothing_but_their_frames():
     assert tensors() == after_one
     assert recording.frames[-1].held == recording.frames[4].held
     assert len(recording.frames) == 50 * 5
+
+
+def test_a_recording_of_nothing_says_so():
+    with record() as recording:
+        pass
+    assert str(recording.graph) == recording.to_dict()["summary"]
+    assert str(recording.graph).startswith("No graph: nothing that requires grad was computed")

@@ -7,6 +7,8 @@ from collections import defaultdict
 from secondpass.reading.graph import Edge, Graph, Leaf, Node
 from secondpass.reading.saved import NONE
 
+EMPTY = "No graph: nothing that requires grad was computed, and no backward call ran."
+
 ROWS = 200
 """At most so many lines are written; a sentence speaks of the rest."""
 
@@ -44,6 +46,8 @@ class _Writer:
             self._close(f"… {self.left:,} more lines")
         if self.graph.left_out:
             self._close(self.graph.left_out)
+        if not self.rows:
+            self.rows.append(EMPTY)
         return "\n".join(self.rows)
 
     def _write_below(self, top: list[str]) -> None:

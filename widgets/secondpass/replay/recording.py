@@ -18,6 +18,7 @@ from secondpass.reading.graph import Graph
 from secondpass.reading.places import Place
 from secondpass.reading.reader import check_roots
 from secondpass.reading.saved import short_type
+from secondpass.reading.tree import EMPTY
 from secondpass.reading.unheard import unheard
 from secondpass.replay.frames import CallRecord, Frame, listed
 from secondpass.replay.recorder import Recorder
@@ -291,6 +292,8 @@ def _sources(recorder: Recorder, graph: Graph) -> list[tuple[str, int, list[str]
 
 def summary(graph: Graph) -> str:
     """Return a graph in a sentence: the picture's alternative text."""
+    if not graph.roots and not graph.nodes:
+        return EMPTY
     count_of = Counter(root.name for root in graph.roots)
     roots = listed([name if many == 1 else f"{many} × {name}" for name, many in count_of.items()])
     count = len(graph.nodes)
@@ -299,7 +302,7 @@ def summary(graph: Graph) -> str:
     ends = "1 leaf" if leaves == 1 else f"{leaves:,} leaves"
     slots = [slot for node in graph.nodes for slot in node.slots if slot.state != "none"]
     freed = [slot for slot in slots if slot.state == "freed"]
-    text = f"The autograd graph of {roots or 'nothing'}: {nodes} and {ends}"
+    text = f"The autograd graph of {roots}: {nodes} and {ends}"
     if leaves <= FEW_LEAVES:
         names = [
             f"{leaf.name} (grad {leaf.grad.removeprefix(f'{leaf.type} ')})" for leaf in graph.leaves
