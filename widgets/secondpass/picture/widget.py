@@ -156,8 +156,10 @@ class AutogradGraph(anywidget.AnyWidget):
     @property
     def sentence(self) -> str:
         """The picture in words: the graph, and the frame that it stands after."""
-        frames = self._data["frames"][: self.step]
-        return clean(" ".join([self._data["summary"], *(frame["text"] for frame in frames[-1:])]))
+        data = self._data
+        frames = data["frames"][: self.step]
+        text = clean(" ".join([data["summary"], *(frame["text"] for frame in frames[-1:])]))
+        return text if text.endswith((".", "…")) else f"{text}."
 
     def image(self) -> str:
         """Return the picture as one HTML ``<img>``, or the tree where it cannot be laid out."""
