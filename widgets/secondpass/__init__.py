@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from secondpass.picture.page import save
     from secondpass.picture.widget import AutogradGraph
     from secondpass.reading.graph import Edge, Graph, Leaf, Node, Root
-    from secondpass.reading.reader import NoGraphError
+    from secondpass.reading.roots import NoGraphError
     from secondpass.reading.saved import Slot
     from secondpass.replay.frames import Frame
     from secondpass.replay.recording import Recording, record
@@ -36,7 +36,7 @@ _LATER = {
     "Frame": "replay.frames",
     "Graph": "reading.graph",
     "Leaf": "reading.graph",
-    "NoGraphError": "reading.reader",
+    "NoGraphError": "reading.roots",
     "Node": "reading.graph",
     "Playground": "teaching.playground",
     "Recording": "replay.recording",

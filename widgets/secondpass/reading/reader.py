@@ -7,107 +7,24 @@ keeps its shape and bytes after its saved tensor was freed.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from secondpass.reading import saved, walk
-from secondpass.reading.graph import Edge, Graph, Leaf, Node, Root
+from secondpass.reading.graph import Edge, Graph, Root
+from secondpass.reading.known import KnownLeaf, KnownNode, KnownRoot, LineOf
 from secondpass.reading.memory import HeldBytes
-from secondpass.reading.places import Place
-from secondpass.reading.saved import Slot, short_type, type_name, type_text
+from secondpass.reading.roots import check_roots
+from secondpass.reading.saved import Slot, type_text
 from secondpass.reading.unheard import unheard
 from secondpass.reading.values import SeenGradient, Value, value_text
 
 _OUTPUTS = "_input_metadata"
 _FINAL = (saved.FREED, saved.NONE)  # a slot in this state stays in it
 _SEEN = (saved.HELD, saved.PACKED, saved.CHANGED)  # something lies in it
-
-LineOf = Callable[[int], Place | None]
-"""Gives the line that made a Node, by the Node's sequence number."""
-
-
-class NoGraphError(ValueError):
-    """A tensor has no graph behind it; the message says why and what to do."""
-
-
-@dataclass(slots=True)
-class KnownNode:
-    """What a reader remembers of a Node: nothing of torch's. It becomes a record when asked."""
-
-    id: str
-    name: str
-    age: int
-    outputs: Sequence[tuple[torch.dtype, tuple[int, ...]] | None]
-    born_in: int | None
-    line_of: LineOf
-    tag: weakref.ref[walk.Tag]
-    slots: tuple[Slot, ...] = ()
-
-    @property
-    def line(self) -> Place | None:
-        """The line that made it; looking it up takes longer than reading the Node."""
-        return self.line_of(self.age) if self.age >= 0 else None
-
-    @property
-    def hides_slots(self) -> bool:
-        """Whether what it saved cannot be seen, as with CopySlices."""
-        # Where torch shows none at all, one may be there or not.
-        return saved.SHOWN and any(slot.state == saved.UNKNOWN for slot in self.slots)
-
-    @property
-    def record(self) -> Node:
-        """The Node as a plain record."""
-        gives = (
-            "?" if one is None else short_type(type_name(one[0]), one[1]) for one in self.outputs
-        )
-        return Node(
-            self.id, self.name, self.slots, self.line, ", ".join(gives), self.born_in, self.age
-        )
-
-
-@dataclass(slots=True)
-class KnownLeaf:
-    """What a reader remembers of a leaf; the tensor itself is held weakly."""
-
-    id: str
-    name: str
-    tensor: weakref.ref[torch.Tensor]
-    value: Value
-    grad: SeenGradient
-    type: str = ""
-
-    @property
-    def record(self) -> Leaf:
-        """The leaf as a plain record."""
-        return Leaf(self.id, self.name, self.type, str(self.value), self.grad.text or "None")
-
-
-@dataclass
-class KnownRoot:
-    """What a reader remembers of a root; the tensor itself is held weakly."""
-
-    record: Root
-    tensor: weakref.ref[Any]
-    version: int = 0
-
-    def look(self) -> None:
-        """Remember that the tensor was looked at as it is now."""
-        self.version = getattr(self.tensor(), "_version", 0)
-
-    @property
-    def node(self) -> Any:
-        """The Node that made it; None where it is gone, or a view whose base was changed since.
-
-        Asking such a view would make it a new Node, and another order in which Nodes run.
-        """
-        tensor = self.tensor()
-        is_stale = getattr(tensor, "_version", 0) != self.version
-        if is_stale and isinstance(tensor, torch.Tensor) and tensor._is_view():
-            return None
-        return walk.gradient_node(tensor)
 
 
 @dataclass
@@ -402,46 +319,6 @@ def read_graph(
         reader = GraphReader(line_of or (lambda number: None))
         reader.add_roots(tensors, names or {})
         return reader.graph()
-
-
-def check_roots(tensors: Sequence[Any]) -> None:
-    """Raise the error that says what is wrong with a root; see `read_graph`."""
-    if not tensors:
-        raise TypeError("Give at least one tensor, such as the loss: show(loss)")
-    for tensor in tensors:
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(
-                f"{type(tensor).__name__} is not a tensor: give the tensor that backward would "
-                "be called on, such as the loss."
-            )
-        if tensor.is_leaf:  # asking for grad_fn would look at a Node
-            raise NoGraphError(_why_no_graph(tensor))
-
-
-def _why_no_graph(tensor: torch.Tensor) -> str:
-    what = f"This tensor ({type_text(tensor)}) has no graph: "
-    if tensor.requires_grad:
-        return (
-            what + "it is a leaf, nothing was computed to make it. Compute something from it "
-            "first, such as y = x**2, and give that."
-        )
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        return (
-            what + f"{type_name(tensor.dtype)} has no gradient; only floating "
-            "point and complex tensors do. Give the floating point result it was made for."
-        )
-    if tensor.is_inference():
-        return what + "it was made under torch.inference_mode(). Compute it outside of that."
-    if not torch.is_grad_enabled():
-        return (
-            what + "gradients are switched off here, by torch.no_grad() or "
-            "torch.set_grad_enabled(False). Compute it where they are on."
-        )
-    return (
-        what + "it was detached (.detach(), .data), made under torch.no_grad(), or none of the "
-        "tensors it was computed from has requires_grad=True. Set x.requires_grad_() on an input "
-        "before computing, or leave the detach out."
-    )
 
 
 def _merged(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from secondpass.reading import saved
-from secondpass.reading.reader import KnownNode
+from secondpass.reading.known import KnownNode
 from secondpass.reading.saved import Slot, bytes_text
 from secondpass.reading.values import Value
 from secondpass.replay.frames import Frame, SlotState, listed

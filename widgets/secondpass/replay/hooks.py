@@ -14,7 +14,8 @@ import torch
 
 from secondpass.hearing.calls import Call, current_call, say_not_followed
 from secondpass.reading import saved
-from secondpass.reading.reader import GraphReader, KnownNode, Reading
+from secondpass.reading.known import KnownNode
+from secondpass.reading.reader import GraphReader, Reading
 from secondpass.reading.unheard import any_mode, is_plain, unheard
 from secondpass.reading.values import Value
 from secondpass.replay.events import Event, Landed, NodeRan

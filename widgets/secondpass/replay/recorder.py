@@ -15,8 +15,9 @@ from secondpass.hearing import lines
 from secondpass.hearing.calls import Call, listen
 from secondpass.reading import names, saved, walk
 from secondpass.reading.graph import Node
+from secondpass.reading.known import LineOf
 from secondpass.reading.places import Place, place_in
-from secondpass.reading.reader import GraphReader, LineOf
+from secondpass.reading.reader import GraphReader
 from secondpass.reading.saved import Slot, bytes_text
 from secondpass.reading.unheard import unheard
 from secondpass.reading.values import value_text

@@ -16,7 +16,7 @@ from secondpass.hearing.calls import listen
 from secondpass.reading import names, places
 from secondpass.reading.graph import Graph
 from secondpass.reading.places import Place
-from secondpass.reading.reader import check_roots
+from secondpass.reading.roots import check_roots
 from secondpass.reading.saved import short_type
 from secondpass.reading.tree import EMPTY
 from secondpass.reading.unheard import unheard
