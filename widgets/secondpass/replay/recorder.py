@@ -14,13 +14,12 @@ import torch
 from secondpass.hearing import lines
 from secondpass.hearing.calls import Call, listen
 from secondpass.reading import names, saved, walk
-from secondpass.reading.graph import Node
 from secondpass.reading.known import LineOf
 from secondpass.reading.places import Place, place_in
 from secondpass.reading.reader import GraphReader
-from secondpass.reading.saved import Slot, bytes_text
 from secondpass.reading.unheard import unheard
 from secondpass.reading.values import value_text
+from secondpass.replay import endings
 from secondpass.replay.events import Event, ForwardRan, Noted, slot_states
 from secondpass.replay.frames import CallRecord, Frame, SlotState, listed
 from secondpass.replay.hooks import WatchedCall
@@ -297,37 +296,7 @@ class Recorder:
 
     def _add_return(self, call: Call, watched: WatchedCall) -> None:
         born = self._read_born(call, watched)
-        size = sum(watched.freed.values())
-        if watched.freed:
-            many = (
-                "1 saved tensor"
-                if len(watched.freed) == 1
-                else f"{len(watched.freed)} saved tensors"
-            )
-            what = f"It freed {many} ({bytes_text(size)})." if size else f"It freed {many}."
-        elif call.retain_graph:
-            what = "It kept all saved tensors."
-        else:
-            what = "There was nothing to free."
-        given = ""
-        if call.kind == "grad":
-            given = f" and returns {listed([value_text(one) for one in call.results])}"
-        made = f" It made {len(born)} new Nodes." if born else ""
-        self._note(
-            Frame(
-                "return",
-                f"Call {watched.number} ends{given}. {what}{made}",
-                call=watched.number,
-                line=call.place,
-                after=given.removeprefix(" and returns ") or None,
-                slots={
-                    f"{key}.{slot.name}": (slot.state, slot.freed_by)
-                    for key in born
-                    for slot in self.reader.nodes[key].slots
-                },
-                born=born,
-            )
-        )
+        self._note(endings.returned(call, watched, [self.reader.nodes[key] for key in born]))
 
     def _read_born(self, call: Call, watched: WatchedCall) -> tuple[str, ...]:
         """Read the Nodes that a call with create_graph made."""
@@ -352,38 +321,7 @@ class Recorder:
     def _add_stop(self, call: Call, watched: WatchedCall) -> None:
         self.calls[watched.number - 1] = replace(self.calls[watched.number - 1], failed=True)
         node = self.reader.nodes[watched.started[-1]].record if watched.started else None
-        self._note(
-            Frame(
-                "stop",
-                self._stop_text(call, watched, node),
-                call=watched.number,
-                node=None if node is None else node.id,
-                line=call.place,
-            )
-        )
-
-    def _stop_text(self, call: Call, watched: WatchedCall, node: Node | None) -> str:
-        where = f"Call {watched.number} stops" + ("" if node is None else f" in {node.title}")
-        freed = [] if node is None else [s for s in node.slots if s.state == saved.FREED]
-        changed = [] if node is None else [s for s in node.slots if s.state == saved.CHANGED]
-        if freed and "second time" in str(call.error):
-            why = f"its saved {_tensors([s.name for s in freed])} freed{self._by(freed[0])}"
-        elif changed and "inplace operation" in str(call.error):
-            why = f"its saved {_tensors([s.name for s in changed])} changed in place since"
-        else:
-            first = str(call.error).partition("\n")[0]
-            why = f"{type(call.error).__name__}: {first[:200]}"
-        text = f"{where}: {why}."
-        if watched.updated:
-            grads = listed([f"{name}.grad" for name in watched.updated])
-            text += f" Before it stopped, it had already changed {grads}."
-        return text
-
-    def _by(self, slot: Slot) -> str:
-        if slot.freed_by is None:
-            return ""
-        place = self.calls[slot.freed_by - 1].place
-        return f" by call {slot.freed_by}" + ("" if place is None else f" ({place.where})")
+        self._note(endings.stopped(call, watched, node, self.calls))
 
     def _note(self, frame: Frame) -> None:
         self._add(Noted(frame))
@@ -417,11 +355,3 @@ class _Ear:
 
 def _nothing() -> None:
     """Do nothing."""
-
-
-def _tensors(slot_names: list[str]) -> str:
-    return (
-        f"tensor {slot_names[0]} was"
-        if len(slot_names) == 1
-        else f"tensors {listed(slot_names)} were"
-    )
