@@ -6,11 +6,10 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from secondpass.explaining.report import Explanation
 from secondpass.hearing import lines
 from secondpass.hearing.calls import listen
 from secondpass.reading import names, places
@@ -22,6 +21,9 @@ from secondpass.reading.tree import EMPTY
 from secondpass.reading.unheard import unheard
 from secondpass.replay.frames import CallRecord, Frame, listed
 from secondpass.replay.recorder import Recorder
+
+if TYPE_CHECKING:
+    from secondpass.explaining.report import Explanation
 
 CONTEXT = 3
 """Lines of source shown before the first and after the last line that a frame speaks of."""
@@ -81,6 +83,8 @@ class Recording:
 
         What `show` follows is not listened to: load the extension, or use ``with record():``.
         """
+        from secondpass.explaining.report import Explanation  # which is written about recordings
+
         if self._listener is None:
             return Explanation()
         found: Explanation | None = self._listener.last
