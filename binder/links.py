@@ -2,7 +2,7 @@
 
     python binder/links.py                                             # for this clone
     python binder/links.py https://github.com/someone/their-fork v1.0  # for another
-    python binder/links.py --hub https://hub.example.edu               # hand it out in a class
+    python binder/links.py --hub https://hub.example.edu               # to hand out in a class
 
 In a clone the repository's address and the version (the newest tag, or else the commit) are read
 from git, so a fork's links open the fork.
@@ -14,7 +14,7 @@ import argparse
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 START = "notebooks/00_start_here.ipynb"
@@ -77,20 +77,21 @@ def colab_link(address: str, version: str, notebook: str = START) -> str:
     return f"{COLAB}{parts.path}/blob/{version}/{notebook}"
 
 
-def hub_link(hub: str, address: str, branch: str, notebook: str = START) -> str:
+def hub_link(hub: str, address: str, branch: str, folder: str = "") -> str:
     """Return nbgitpuller's link: it brings the repository to a student's home and opens it.
+
+    The folder is where it goes; its own name where none is given.
 
     Examples
     --------
     >>> hub_link("https://hub.example.edu", "https://github.com/someone/course", "main")
     'https://hub.example.edu/hub/user-redirect/git-pull?repo=https%3A%2F%2Fgithub.com%2Fsomeone%2Fcourse&branch=main&urlpath=lab%2Ftree%2Fcourse%2Fnotebooks%2F00_start_here.ipynb'
     """
-    path = quote(f"lab/tree/{address.rpartition('/')[2]}/{notebook}", safe="")
-    repository = quote(address, safe="")
-    return (
-        f"{hub.rstrip('/')}/hub/user-redirect/git-pull"
-        f"?repo={repository}&branch={quote(branch, safe='')}&urlpath={path}"
-    )
+    name = folder.strip("/") or address.rpartition("/")[2]
+    asked = {"repo": address, "branch": branch, "urlpath": f"lab/tree/{name}/{START}"}
+    if folder:
+        asked["targetpath"] = name
+    return f"{hub.rstrip('/')}/hub/user-redirect/git-pull?{urlencode(asked)}"
 
 
 def main() -> None:
@@ -102,13 +103,14 @@ def main() -> None:
     parser.add_argument("version", nargs="?", help="a tag or a commit; the newest if left out")
     parser.add_argument("--hub", help="address of a JupyterHub that has nbgitpuller")
     parser.add_argument("--branch", default="main", help="what the hub pulls (default: main)")
+    parser.add_argument("--folder", default="", help="where in a home it goes (default: its name)")
     given = parser.parse_args()
     try:
         address = web_address(given.address or git("remote", "get-url", "origin"))
     except ValueError as error:
         sys.exit(str(error))
     if given.hub:
-        print(hub_link(given.hub, address, given.branch))
+        print(hub_link(given.hub, address, given.branch, given.folder))
         return
     version = given.version or git("describe", "--tags", "--abbrev=0") or git("rev-parse", "HEAD")
     for notebook in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):

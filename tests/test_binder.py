@@ -48,6 +48,20 @@ def test_no_file_in_binder_is_one_that_would_replace_the_others() -> None:
     )
 
 
+@pytest.mark.parametrize("page", sorted(BINDER.glob("*.md")), ids=lambda page: page.name)
+def test_links_of_the_pages_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8"))
+    local = [link for link in links if not link.startswith("http")]
+    assert local
+    assert [link for link in local if not (BINDER / link).exists()] == []
+
+
+def test_ci_can_run_what_the_page_about_hosts_names() -> None:
+    names = re.findall(r"`(\.ci/\w+)`", (BINDER / "HOSTS.md").read_text("utf-8"))
+    assert len(names) == 2
+    assert [name for name in names if not os.access(ROOT / name, os.X_OK)] == []
+
+
 @pytest.mark.parametrize("name", ["postBuild", "start"])
 def test_scripts_stop_at_a_fault_and_git_knows_that_they_are_executable(name: str) -> None:
     text = (BINDER / name).read_text("utf-8")
@@ -127,6 +141,14 @@ def test_the_link_is_the_repositorys_own(remote: str, link: str) -> None:
 def test_where_there_is_no_web_address_the_links_say_what_to_give(remote: str) -> None:
     with pytest.raises(ValueError, match=r"Give one, as in python binder/links\.py https://"):
         LINKS["web_address"](remote)
+
+
+def test_a_class_can_be_sent_to_another_folder() -> None:
+    link = LINKS["hub_link"]("https://hub.example.edu/", "https://github.com/a/b", "main", "kept/b")
+    assert "//hub.example.edu/hub/user-redirect/git-pull?" in link
+    assert link.endswith(
+        "lab%2Ftree%2Fkept%2Fb%2Fnotebooks%2F00_start_here.ipynb&targetpath=kept%2Fb"
+    )
 
 
 def test_every_notebook_has_its_links() -> None:

@@ -6,6 +6,7 @@ import html
 import warnings
 from typing import Any
 
+import anywidget
 import ipywidgets
 import traitlets
 
@@ -138,7 +139,9 @@ class Playground(ipywidgets.VBox):  # type: ignore[misc]
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         bundle = super()._repr_mimebundle_(**options)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
+        data = bundle[0] if isinstance(bundle, tuple) else bundle or {}
+        # What a host must know of a widget that is not ipywidgets' own; in Colab, it is needed.
+        _, metadata = anywidget.AnyWidget._repr_mimebundle_(self.view) or ({}, {})
         note = f"<p>{html.escape(self.error)}</p>" if self.error else ""
         picture = f"<pre>{html.escape(self.code)}</pre>{note}{self.view.image()}"
         return data | {"text/html": picture, "text/plain": repr(self)}, metadata
