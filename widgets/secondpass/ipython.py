@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import html
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ from secondpass.explaining import listening
 from secondpass.explaining.report import Explanation
 from secondpass.hearing import line_log, loading, marks
 from secondpass.replay.recording import Recording, record
+
+_CHANGE = re.compile(r"  (Change|And|Or)\b")
 
 _undo: list[Callable[[], None]] = []
 
@@ -97,8 +100,15 @@ class _Watcher:
             display(one)  # type: ignore[no-untyped-call]
 
 
+_BLOCK = (
+    "margin: 8px 0; padding: 8px 12px; border-left: 4px solid #d92d20; "
+    "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
+)
+_LINE = "display: block; padding-left: {0}ch; text-indent: -{0}ch"
+
+
 class _Shown:
-    """An explanation as a notebook shows it: monospaced text."""
+    """An explanation as a notebook shows it: monospaced text, the key line and the change bold."""
 
     def __init__(self, explanation: Explanation) -> None:
         self._text = str(explanation)
@@ -107,8 +117,22 @@ class _Shown:
         return self._text
 
     def _repr_html_(self) -> str:
-        style = "white-space: pre-wrap; margin: 0"
-        return f'<pre style="{style}">{html.escape(self._text)}</pre>'
+        lines = self._text.splitlines()
+        shown = [_line(line, is_key=place == 0) for place, line in enumerate(lines)]
+        return f'<pre style="{_BLOCK}">{"".join(shown)}</pre>'
+
+
+def _line(line: str, is_key: bool) -> str:
+    """Return a line that goes on under its own beginning where it is too long."""
+    indent = len(line) - len(line.lstrip()) + 2
+    text = html.escape(line)
+    change = _CHANGE.match(line)
+    if is_key:
+        text = f"<b>{text}</b>"
+    elif change is not None:
+        head = html.escape(change[0])
+        text = f"<b>{head}</b>{html.escape(line[change.end() :])}"
+    return f'<span style="{_LINE.format(indent)}">{text}</span>'
 
 
 def _view() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from secondpass.explaining.explanation import short_name
 from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import FREED_BY, Heard, History, nodes_behind
 from secondpass.hearing import lines
@@ -70,10 +71,17 @@ def _name_caller(recorder: Recorder, key: str, node: Any, number: int) -> None:
 
 
 def _sentence(failure: Failure, heard: Heard) -> str:
-    freed_by = failure.freed_by
+    """Return what the picture says, as the replay of a recorded call says it."""
     text = f"Call {heard.number} stops"
     if failure.node:
-        text += f" in {failure.node}"
+        text += f" in {short_name(failure.node)}"
+    freed_by = failure.freed_by
     if freed_by is not None:
-        text += f": call {freed_by.number} freed its saved tensors"
+        where = "" if freed_by.place is None else f" ({freed_by.place.where})"
+        several = (
+            "its saved tensors were"
+            if len(failure.slots) != 1
+            else (f"its saved tensor {failure.slots[0]} was")
+        )
+        text += f": {several} freed by call {freed_by.number}{where}"
     return f"{text}."
