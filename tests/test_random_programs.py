@@ -13,10 +13,10 @@ import warnings
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from torch.autograd.variable import Variable
 
-from programs import Watcher, execute, programs
+from programs import Build, Pass, Watcher, Write, execute, programs
 from secondpass.hearing import calls
 from secondpass.reading import saved
 from secondpass.reading.graph import UNKNOWN, Graph
@@ -65,7 +65,7 @@ class Passes(Watcher):
         with_graph = [root for root in roots if root.grad_fn is not None]
         graph = read_graph(with_graph) if with_graph else None
         known = {node.age: node for node in graph.nodes} if graph else {}
-        before = [(one, len(one.calls), part(one.graph, roots)) for one in self.recordings]
+        before = [(one, len(one.calls), part(one, roots)) for one in self.recordings]
         began, error = self.run(roots, run_pass)
         for recording, count, remembered in before:
             if len(recording.calls) > count:
@@ -119,12 +119,13 @@ class Passes(Watcher):
         self.said["stops" if stopped else "passes"] += 1
 
 
-def part(graph: Graph, roots) -> Graph | None:
+def part(recording, roots) -> Graph | None:
     """Return what a recording knows of the graph behind a shown tensor, with its history."""
-    ages = {node.age: node.id for node in graph.nodes}
-    if len(roots) > 1 or len(ages) < len(graph.nodes) or roots[0].grad_fn is None:
+    graph = recording.graph
+    if len(roots) > 1 or ties(graph) or roots[0].grad_fn is None:
         return None
-    top = ages.get(roots[0].grad_fn._sequence_nr())
+    # Not by its number: each thread counts its Nodes from 0.
+    top = recording._recorder.reader.id_of(roots[0].grad_fn)
     found, todo = set(), [top]
     while todo:
         one = todo.pop()
@@ -214,8 +215,22 @@ def test_a_program_that_is_shown_does_what_it_does_alone(steps):
     COUNTED.update(watcher.said)
 
 
+TWO_THREADS = [
+    Build(1, 0, 0, True),
+    Write(0, 0, 0),
+    Build(0, 0, 0, False),
+    Write(0, 0, 0),
+    Build(0, 0, 0, False),
+    Pass(roots=(0,), retain=False, create=False, inputs=(), grad=False, in_thread=False),
+    Build(0, 3, 3, True),
+    Pass(roots=(0,), retain=False, create=False, inputs=(), grad=False, in_thread=False),
+]
+"""The Nodes of two threads have the same numbers."""
+
+
 @random_programs
 @given(programs())
+@example(TWO_THREADS)
 def test_a_program_that_is_recorded_does_what_it_does_alone(steps):
     bare = execute(steps, Watcher()).numbers()
     with record() as recording:
