@@ -19,7 +19,7 @@ def apply(source: str, fixes) -> str:
         statement = _statement(source, fix.line)
         first, last = statement.lineno, statement.end_lineno
         if fix.do == "recompute" and "anew in every pass" in fix.why:
-            edits += _moved(source, fix)
+            edits += _repeated(source, fix)
         elif fix.why.startswith("after this line") or re.search("^[^:]*, after this line", fix.why):
             edits.append((last, last, _indented(lines, first, fix.code)))
         elif fix.do == "drop":
@@ -53,14 +53,9 @@ def _statement(source, line):
     return min(around, key=lambda one: one.end_lineno - one.lineno)
 
 
-def _moved(source, fix):
-    """Move what is to be computed anew to the head of the loop or function that is named."""
+def _repeated(source, fix):
+    """Write what is to be computed anew at the head of the loop or function that is named."""
     tree = ast.parse(source)
-    wanted = [ast.unparse(one) for one in ast.parse(fix.code).body]
-    edits = []
-    for one in ast.walk(tree):
-        if isinstance(one, ast.stmt) and ast.unparse(one) in wanted:
-            edits.append((one.lineno - 1, one.end_lineno, []))
     name = re.search(r"in `(?:\w+\.)?(\w+)`", fix.why)
     at = re.search(r"in the loop on line (\d+)", fix.why)
     kinds = ast.FunctionDef if name else ast.For | ast.While
@@ -73,5 +68,4 @@ def _moved(source, fix):
         heads = [one for one in heads if one.lineno == int(at[1])]
     head = heads[0].body[0]
     lines = source.splitlines()
-    edits.append((head.lineno - 1, head.lineno - 1, _indented(lines, head.lineno, fix.code)))
-    return edits
+    return [(head.lineno - 1, head.lineno - 1, _indented(lines, head.lineno, fix.code))]

@@ -82,20 +82,20 @@ def _place_for(failure: Failure, held: Held, place: Place | None) -> Place | Non
     if not held.name.isidentifier():
         return place  # reached through an object: from anywhere
     function = held.where.rpartition(".")[2]
-    if place is None or place.function.rpartition(".")[2] == function:
+    running = carrying.scope_of(failure, held)
+    if place is None or (running is not None and place.function.rpartition(".")[2] == function):
         return place
     if held.where == "<module>" and _declares(place, held.name):
         return place
-    running = carrying.scope_of(failure, held)
     if running is not None:
         statement = sources.statement_at(running)
         line = running.line if statement is None else statement.lineno
         return places.place_at(running.file, line, held.where)
-    made = [one.made.place for one in failure.boundaries if one.made is not None]
-    for one in made:
-        handed_out = uses.yields_at(one) if one.function == held.where else None
-        if handed_out is not None:
-            return places.place_at(one.file, handed_out.lineno, one.function)
+    for boundary in failure.boundaries:
+        for one in carrying.way_of(boundary.made):
+            handed_out = uses.yields_at(one) if sources.function_name(one) == held.where else None
+            if handed_out is not None:
+                return places.place_at(one.file, handed_out.lineno, held.where)
     return place
 
 

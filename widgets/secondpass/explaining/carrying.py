@@ -61,7 +61,7 @@ def ranked(failure: Failure, boundary: Boundary) -> list[Held]:
 
 
 def _order(failure: Failure, boundary: Boundary, held: Held) -> tuple[bool, bool, bool]:
-    read = uses.names_read(_way(boundary.used))
+    read = uses.names_read(way_of(boundary.used))
     base = snippets.variable(held.name)
     here = failure.heard.place
     return (
@@ -86,21 +86,30 @@ def _is_set_anew(failure: Failure, boundary: Boundary, held: Held) -> bool:
     if not held.name.isidentifier():
         return False
     place = scope_of(failure, held)
-    if place is None and boundary.made is not None:
-        if held.where == boundary.made.place.function:
-            place = boundary.made.place
+    if place is None:
+        way = way_of(boundary.made)
+        place = next((one for one in way if sources.function_name(one) == held.where), None)
     return place is not None and uses.is_set_anew(held.name, place)
 
 
 def _assigned(made: Made | None, known: Iterable[Held]) -> Iterator[Held]:
-    """Yield what the line that made a Node assigns to, where nothing of that name is known."""
+    """Yield what the line that made a Node assigns to, where nothing of that name is known.
+
+    And what the line of a generator assigns to that led there: no call finds a generator running,
+    but it goes on with its variables.
+    """
     last = {snippets.last_name(one.name) for one in known}
-    for name in [] if made is None else snippets.assigned_names(made.place):
-        if made is not None and snippets.last_name(name) not in last:
-            yield Held(name, made.place.function, 0, ASSIGNED)
+    for number, place in enumerate(way_of(made)):
+        goes_on = uses.yields_at(place) is not None
+        if number > 0 and not goes_on:
+            continue
+        for name in snippets.assigned_names(place):
+            if goes_on or snippets.last_name(name) not in last:
+                yield Held(name, sources.function_name(place), 0, ASSIGNED)
 
 
-def _way(made: Made | None) -> list[Place]:
+def way_of(made: Made | None) -> list[Place]:
+    """Return the lines that were running when a Node was made, the innermost first."""
     return [] if made is None else _places(made.chain)
 
 

@@ -33,14 +33,10 @@ def advice(failure: Failure, name: str) -> tuple[Fix, ...]:
         owned = _owned(failure)
         # Where every leaf behind it learns in this pass anyway, the old value is most likely a
         # constant; unless it is only a term of the sum, which would do nothing as a constant.
-        constant = _is_constant(failure) if owned else bool(failure.optimizers or failure.updated)
+        constant = _is_constant(failure) if owned else bool(failure.optimizers)
         return (*detach, *recompute) if constant else (*recompute, *detach)
     # Nothing else needs a gradient: detached, the loss would have no graph at all.
-    freed_at = None if failure.freed_by is None else failure.freed_by.place
-    if freed_at is None or failure.optimizers:
-        return recompute
-    why = "where all passes are wanted on one graph, as for the rows of a Jacobian"
-    return *recompute, Fix.at("retain", freed_at, snippets.retained(freed_at), why)
+    return *recompute, *_retained(failure)
 
 
 def _is_constant(failure: Failure) -> bool:
@@ -65,9 +61,20 @@ def _handed_out(failure: Failure, name: str, place: Place) -> tuple[Fix, ...]:
     if any("cache" in sources.text_of(one) for one in _decorators(place)) and called is not None:
         why = "after this line: the next pass computes it anew, an old result was handed out again"
         recompute = Fix.at("reset", called, f"{name}.cache_clear()", why)
+    if not failure.others_learn:
+        return recompute, *_retained(failure)
     why = "if it is meant as a constant" if owned else "no optimizer owns a leaf behind it"
     detach = Fix.at("detach", place, "", f"return it detached, {why}")
     return (recompute, detach) if owned or not failure.optimizers else (detach, recompute)
+
+
+def _retained(failure: Failure) -> tuple[Fix, ...]:
+    """Return the keeping of the graph, where no step makes it go out of date."""
+    freed_at = None if failure.freed_by is None else failure.freed_by.place
+    if freed_at is None or failure.optimizers:
+        return ()
+    why = "where all passes are wanted on one graph, as for the rows of a Jacobian"
+    return (Fix.at("retain", freed_at, snippets.retained(freed_at), why),)
 
 
 def _decorators(place: Place) -> list[ast.expr]:
@@ -84,9 +91,10 @@ def _recompute(failure: Failure, name: str) -> tuple[Fix, ...]:
     start = _stored_at(failure, name)
     if start is None:
         return (Fix.at("recompute", None, "", f"compute it anew in every pass: {why}"),)
-    kept = _kept_by_condition(failure, name, start)
+    held = [one.name for one in carrying.chosen(failure, carried=False)] or [name]
+    kept = "; ".join(filter(None, (_kept_by_condition(failure, one, start) for one in held)))
     if kept:
-        why = f"after this line: the next pass computes it anew, {why}"
+        why = f"after this line: the next pass computes it anew ({why})"
         at = failure.heard.place if failure.freed_by is None else failure.freed_by.place
         return (Fix.at("reset", at, kept, why),)
     lines = _lines_in(failure, start)
@@ -249,6 +257,10 @@ def _detach_one(failure: Failure, held: Held, why: str) -> Fix | None:
         if code and base == held.name:
             return Fix.at("detach", place, code, why)
         target = _target(place, base)
+        if target.endswith("]") and held.name.count("[") == base.count("[") + 1:
+            return Fix.at(
+                "detach", place, f"{target} = {target}.detach()", f"after this line, {why}"
+            )
         plain = f"{base} = {base}.detach()" if base == held.name else ""
         code = dict(failure.detaching).get(base, plain)
         code = re.sub(rf"(?<![\w.]){re.escape(base)}(?!\w)", target, code)

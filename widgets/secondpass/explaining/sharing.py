@@ -12,6 +12,7 @@ from secondpass.explaining.report import Fix
 from secondpass.reading import places
 from secondpass.reading.places import Place
 
+_GROWING = {"append", "extend", "backward", "grad"}  # what it is given goes on, or is run through
 _NO_ROLE = {
     "loss",
     "err",
@@ -124,7 +125,8 @@ def _kept(freed_by: Heard) -> Fix:
 
 def _differentiable(failure: Failure, freed_by: Heard) -> Fix | None:
     """Return ``create_graph=True`` where the later pass is to go through the gradients too."""
-    if freed_by.place is None or not _flows_on(failure, freed_by.place):
+    way = [places.place_at(file, line, "") for file, line in freed_by.chain]
+    if freed_by.place is None or not _flows_on(failure, way or [freed_by.place]):
         return None
     code = snippets.with_keyword(freed_by.place, "create_graph")
     why = (
@@ -134,18 +136,21 @@ def _differentiable(failure: Failure, freed_by: Heard) -> Fix | None:
     return Fix.at("create_graph", freed_by.place, code, why)
 
 
-def _flows_on(failure: Failure, place: Place) -> bool:
-    """Say whether what a line computes may go into the later call's result.
+def _flows_on(failure: Failure, way: list[Place]) -> bool:
+    """Say whether what a line computes may go into a later call.
 
-    Followed through the assignments of its own function; what is returned goes on.
+    Followed through the assignments of its function; what is returned, through the caller's line.
     """
-    function = sources.function_at(place)
-    statement = sources.statement_at(place)
+    place, *callers = way
+    function, statement = sources.function_at(place), sources.statement_at(place)
     if function is None or statement is None:
         return True
+    if isinstance(statement, ast.Return):
+        return not callers or _flows_on(failure, callers)
     tainted = {sources.text_of(one) for one in sources.targets_of(statement)}
-    if isinstance(statement, ast.Return) or not tainted:
-        return not isinstance(statement, ast.Expr)
+    if not tainted:
+        calls = (one for one in ast.walk(statement) if isinstance(one, ast.Call))
+        return any(getattr(one.func, "attr", "") in _GROWING for one in calls)
     ends = {snippets.receiver(failure.heard.place)}
     for one in uses.own_statements(function):
         if one.lineno <= statement.lineno:
@@ -153,14 +158,12 @@ def _flows_on(failure: Failure, place: Place) -> bool:
         value = getattr(one, "value", None)
         if value is None or not any(_mentions(_outputs_only(value), name) for name in tainted):
             continue
-        if isinstance(one, ast.Return):
-            return True
         if _cuts(value):
             continue
-        calls = [inner for inner in ast.walk(value) if isinstance(inner, ast.Call)]
-        if any(getattr(inner.func, "attr", "") in ("append", "extend") for inner in calls):
-            return True
-        if any(getattr(inner.func, "attr", "") in ("backward", "grad") for inner in calls):
+        if isinstance(one, ast.Return):
+            return not callers or _flows_on(failure, callers)
+        calls = (inner for inner in ast.walk(value) if isinstance(inner, ast.Call))
+        if any(getattr(inner.func, "attr", "") in _GROWING for inner in calls):
             return True
         tainted |= {sources.text_of(target) for target in sources.targets_of(one)}
     return bool(tainted & ends)
