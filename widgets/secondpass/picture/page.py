@@ -109,8 +109,7 @@ def _spoken(words: str) -> str:
 
 def player(view: AutogradGraph) -> str:
     """Return the part of a page where the player of a view stands."""
-    state = {name: getattr(view, name) for name in STATE}
-    return place(state | {"_views": packed(openings(view._data))}, view.image())
+    return place({name: getattr(view, name) for name in STATE}, view.image())
 
 
 def place(state: dict[str, Any], still: str) -> str:
@@ -123,6 +122,8 @@ def place(state: dict[str, Any], still: str) -> str:
     still : str
         HTML that is seen until the script has run, and on paper.
     """
+    if "_views" not in state:
+        state = state | {"_views": packed(openings(state["_recording"]))}
     return f"<div data-secondpass>{still}{embedded(state)}</div>"
 
 

@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from bs4 import BeautifulSoup, Tag
 from nbclient.exceptions import CellExecutionError
 from nbconvert.filters.markdown_mistune import MarkdownWithMath
 
-from secondpass.site.gallery import Case, cases, explained
+from secondpass.site.gallery import Case, Found, cases, explained
 from secondpass.site.pages import Course, Entry, NotebookPage, Renderer, assets, clean
 from secondpass.site.running import PLAYER, QUESTION, VERDICT
 
@@ -73,13 +74,15 @@ def build(
     def is_wanted(name: str) -> bool:
         return only is None or name.startswith(tuple(only))
 
-    for number, path in enumerate(paths):
-        if is_wanted(path.stem):
-            builder.notebook(path, number)
     kinds = cases()
-    for number, case in enumerate(kinds):
-        if is_wanted(case.name):
-            builder.case(kinds, number)
+    wanted = [number for number, case in enumerate(kinds) if is_wanted(case.name)]
+    with ThreadPoolExecutor(max_workers=1) as beside:  # scripts run while notebooks do
+        running = [beside.submit(explained, kinds[number]) for number in wanted]
+        for number, path in enumerate(paths):
+            if is_wanted(path.stem):
+                builder.notebook(path, number)
+        for number, found in zip(wanted, running, strict=True):
+            builder.case(kinds, number, found.result())
     builder.index(kinds)
 
 
@@ -124,13 +127,13 @@ class Builder:
         self._write(f"{path.stem}.html", text)
         shutil.copyfile(path, self._to / path.name)
 
-    def case(self, kinds: Sequence[Case], number: int) -> None:
-        """Run a script of the gallery and write its page."""
+    def case(self, kinds: Sequence[Case], number: int, found: Found) -> None:
+        """Write the page of a case of the gallery."""
         case = kinds[number]
         page = self._page(words(case.title), words(case.lead), up="../") | _around(kinds, number)
         self._write(
             f"gallery/{case.name}.html",
-            self._render("case.html.j2", page=page, case=case, found=explained(case)),
+            self._render("case.html.j2", page=page, case=case, found=found),
         )
 
     def index(self, kinds: Sequence[Case]) -> None:

@@ -56,8 +56,10 @@ class Listener(NotebookClient):
         output = super().output(outs, msg, display_id, cell_index)
         if output is None:
             return None
+        if output.output_type == "stream" and len(outs) > 1:
+            _join(outs)
         view = output.get("data", {}).pop(WIDGET_VIEW, None)
-        whole = view["model_id"] if view else ""
+        whole = str(view.get("model_id")) if isinstance(view, dict) else ""
         for model in self._family(whole):
             state = dict(self.widget_state[model])
             self.shown.append(Shown(model, cell_index, output, state, model != whole))
@@ -80,6 +82,14 @@ class Listener(NotebookClient):
                 yield from self._family(str(child).removeprefix(_MODEL))
 
 
+def _join(outs: list[NotebookNode]) -> None:
+    """Put what a stream said in two parts together; nbclient's way takes ages over long lines."""
+    before, last = outs[-2:]
+    if before.output_type == "stream" and before.name == last.name:
+        before.text += last.text
+        outs.pop()
+
+
 class Run(Preprocessor):
     """Runs a notebook in its own folder and puts views and questions into its outputs as data."""
 
@@ -97,7 +107,6 @@ class Run(Preprocessor):
             extra_arguments=["--log-level=ERROR"],
             resources={"metadata": {"path": resources["metadata"]["path"]}},
             record_timing=False,
-            coalesce_streams=True,
         )
         client.execute(env={**os.environ, KEY: "1"})
         nb.metadata.pop("widgets", None)
