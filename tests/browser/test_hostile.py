@@ -221,7 +221,10 @@ def test_a_site_of_a_hostile_notebook_runs_nothing(watch, tmp_path):
     choices.nth(1).check()
     expect(page.locator(".verdict")).to_contain_text("Not yet. Look at: <script>window.pwned=1")
     assert page.evaluate("window.pwned") is None
-    watch(tmp_path / "out" / "index.html")
+    for name in (name, "index"):
+        page = watch(tmp_path / "out" / f"{name}.html")
+        page.set_viewport_size({"width": 400, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") == 400
 
 
 def test_a_gallery_of_hostile_cases_runs_nothing(watch, tmp_path):
