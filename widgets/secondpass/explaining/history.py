@@ -193,8 +193,14 @@ def mark_roots(heard: Heard, roots: Iterable[Any]) -> None:
     """Write into the Nodes in which a call began that it did: cheap enough for every call."""
     if walk.any_too_deep():
         return
-    for node, output in ends(roots):
-        node.metadata.setdefault(ROOT_OF, {}).setdefault(output, heard.call)
+    for root in roots:
+        node = _node_behind(root)
+        if node is not None:
+            metadata = node.metadata
+            if ROOT_OF not in metadata:
+                metadata[ROOT_OF] = {int(root.output_nr): heard.call}
+            else:
+                metadata[ROOT_OF].setdefault(int(root.output_nr), heard.call)
 
 
 def ends(roots: Iterable[Any]) -> list[tuple[Any, int]]:

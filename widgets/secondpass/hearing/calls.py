@@ -21,7 +21,6 @@ import torch
 from torch.autograd.variable import Variable
 
 from secondpass.reading.places import Place, here
-from secondpass.reading.unheard import unheard
 
 
 @dataclass(eq=False)
@@ -240,8 +239,10 @@ def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _tell(listener: Listener, what: str, call: Call) -> None:
+    without_dispatch = getattr(torch._C, "_DisableTorchDispatch", contextlib.nullcontext)
     try:
-        with unheard():
+        # `unheard`, spelt out: a generator around every call would cost more than most of it.
+        with torch._C.DisableTorchFunction(), without_dispatch():
             getattr(listener, what)(call)
     except Exception as error:
         say_not_followed(error)
