@@ -127,11 +127,12 @@ def test_a_saved_page_a_still_and_an_output_show_it_and_run_nothing(watch, tmp_p
     assert watch(output).evaluate("document.body.childElementCount") == 1
 
 
-@EVERY_PAYLOAD
-def test_a_page_of_words_shows_it_and_runs_nothing(watch, tmp_path, payload):
-    file = tmp_path / "words.html"
-    file.write_text(page_of_words(payload[:3000], f"secondpass: {payload}"), encoding="utf-8")
-    assert watch(file).locator("main > *").count() == 2
+def test_a_page_of_words_shows_it_and_runs_nothing(watch, tmp_path):
+    for number, payload in enumerate([*PAYLOADS, LONG]):
+        file = tmp_path / f"{number}.html"
+        text = page_of_words(payload[:3000], f"secondpass: {payload}")
+        file.write_text(text, encoding="utf-8")
+        assert watch(file).locator("main > *").count() == 2
 
 
 SCRIPT = """
@@ -221,8 +222,8 @@ def test_a_site_of_a_hostile_notebook_runs_nothing(watch, tmp_path):
     choices.nth(1).check()
     expect(page.locator(".verdict")).to_contain_text("Not yet. Look at: <script>window.pwned=1")
     assert page.evaluate("window.pwned") is None
-    for name in (name, "index"):
-        page = watch(tmp_path / "out" / f"{name}.html")
+    for one in (name, "index"):
+        page = watch(tmp_path / "out" / f"{one}.html")
         page.set_viewport_size({"width": 400, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") == 400
 

@@ -51,8 +51,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
 
 @EVERY_PAGE
-@SCHEMES
-@pytest.mark.parametrize("width", [400, 1440])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1440, "light")])
 def test_a_page_shows_its_players_and_does_not_scroll_sideways(open_page, name, scheme, width):
     page = open_page(name, width=width, scheme=scheme)
     places = page.locator("[data-secondpass]")

@@ -107,10 +107,12 @@ def test_a_notebook_without_a_kernel_shows_its_pictures_and_no_error(
         notary.store.close()
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.goto(server.address(copy, "lab"))
-    expect(page.locator(READY[-1])).to_be_visible(timeout=START_SECONDS * 1000)
+    for sign in READY:
+        expect(page.locator(sign).first).to_be_visible(timeout=START_SECONDS * 1000)
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
     page.get_by_role("menuitem", name="Shut Down Kernel", exact=True).click()
-    expect(page.locator(".jp-Toolbar-kernelName")).to_have_text("No Kernel")
+    name = page.locator(".jp-Toolbar-kernelName")
+    expect(name).to_have_text("No Kernel", timeout=START_SECONDS * 1000)
     expect(page.locator(".jp-OutputArea img[src^='data:image/svg']").first).to_be_visible()
     page.locator(".jp-OutputArea", has_text="probe").scroll_into_view_if_needed()
     assert page.evaluate("window.trusted === true") == trusted
