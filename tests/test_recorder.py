@@ -1,6 +1,8 @@
 """Recordings are what torch did: the frames' numbers are torch's own."""
 
 import gc
+import json
+import os
 import sys
 
 import pytest
@@ -495,3 +497,11 @@ def test_a_recording_of_nothing_says_so():
         pass
     assert str(recording.graph) == recording.to_dict()["summary"]
     assert str(recording.graph).startswith("No graph: nothing that requires grad was computed")
+
+
+def test_a_recording_tells_no_machines_paths():
+    with record() as recording:
+        torch.tensor([2.0], requires_grad=True).exp().backward()
+    sources = [source["name"] for source in recording.to_dict()["sources"]]
+    assert sources == ["test_recorder.py"]
+    assert os.path.dirname(__file__) not in json.dumps(recording.to_dict())

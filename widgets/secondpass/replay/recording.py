@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -186,6 +188,7 @@ class _Data:
     def to_dict(self) -> dict[str, Any]:
         recorder, graph = self.recorder, self.graph
         storages = recorder.reader.held.numbers
+        shown = shown_names([name for name, _, _ in self.sources])
         return {
             "calls": [
                 {
@@ -197,7 +200,8 @@ class _Data:
                 for call in recorder.calls
             ],
             "sources": [
-                {"name": name, "first": first, "lines": text} for name, first, text in self.sources
+                {"name": shown[name], "first": first, "lines": text}
+                for name, first, text in self.sources
             ],
             "frames": [self._frame(frame) for frame in recorder.frames],
             "start": {
@@ -292,6 +296,24 @@ def _sources(recorder: Recorder, graph: Graph) -> list[tuple[str, int, list[str]
             last = min(last, first + LONGEST_SOURCE - 1)
             sources.append((name, first, text[first - 1 : last]))
     return sources
+
+
+def shown_names(files: Sequence[str]) -> dict[str, str]:
+    """Return files as they are shown: from the folder on that they share, no machine's paths.
+
+    Examples
+    --------
+    >>> shown_names(["/home/me/train.py", "/home/me/model/net.py", "In [3]"])
+    {'/home/me/train.py': 'train.py', '/home/me/model/net.py': 'model/net.py', 'In [3]': 'In [3]'}
+    """
+    paths = {file: PurePath(file) for file in files if os.path.isabs(file)}
+    around = [set(path.parents) for path in paths.values()]
+    shared_by = set.intersection(*around) if around else set()
+    shared = max(shared_by, key=lambda one: len(one.parts), default=None)
+    return {
+        file: paths[file].relative_to(shared).as_posix() if shared and file in paths else file
+        for file in files
+    }
 
 
 def summary(graph: Graph) -> str:

@@ -93,8 +93,6 @@ def explained(case: Case) -> Found:
     lines = [place["line"] for place in places if place]
     lines += [notice["line"] for notice in facts["notices"] if not lines and notice["line"]]
     state = None if data is None else json.loads(data.get_text())
-    for source in [] if state is None else state["_recording"]["sources"]:
-        source["name"] = Path(source["name"]).name  # the scratch folder is nobody's business
     return Found(
         message=facts["message"],
         words="" if words is None else words.get_text(),
