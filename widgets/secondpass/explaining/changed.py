@@ -68,7 +68,9 @@ def _changed_at(
 def _rebased_at(node: Any, tensors: Iterable[torch.Tensor]) -> Place | None:
     """Return the line of the Node that an in-place operation put behind a tensor."""
     number = lines.number_of(node) or 0
-    for tensor in tensors:
+    for one in tensors:
+        # A view makes its Node anew when it is asked for it: what it is a view of has the real one.
+        tensor = one if one._base is None else one._base
         later = tensor.grad_fn if not tensor.is_leaf else None
         if later is not None and (lines.number_of(later) or 0) > number:
             return lines.line_of(later)

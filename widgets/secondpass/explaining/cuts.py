@@ -8,7 +8,7 @@ from types import FrameType
 
 import torch
 
-from secondpass.explaining import holders, report, sources
+from secondpass.explaining import holders, report, snippets, sources
 from secondpass.explaining.dataflow import INDICES, ROUND, Reader
 from secondpass.explaining.failure import innermost_own
 from secondpass.explaining.history import Heard
@@ -73,7 +73,7 @@ def explain_copy(error: BaseException) -> Explanation:
     carriers = tuple(_copied(error))
     name = carriers[0].name if carriers else ""
     code = f"{name} = {name}.detach()" if name else ""
-    why = "before copying, keep the value without its graph (or compute it in forward, not once)"
+    why = "before this line: what is copied keeps the value, not the graph (or copy earlier)"
     return Explanation(
         error=report.COPIED,
         message=str(error),
@@ -134,9 +134,7 @@ def _fix(cut: Cut | None, heard: Heard, frame: FrameType | None) -> tuple[Fix, .
         why = "use something that has a gradient: a softmax-weighted mean, or a loss on the scores"
         return (Fix.at("differentiable", cut.place, "", why),)
     if cut.what in ("tensor()", "as_tensor()"):
-        code = sources.without_comment(cut.place.code).replace(
-            f"torch.{cut.what[:-2]}", "torch.stack"
-        )
+        code = snippets.stacked(sources.statement_at(cut.place))
         why = "torch.tensor() copies numbers only; torch.stack() keeps the graph of each"
         return (Fix.at("stack", cut.place, code, why),)
     return (

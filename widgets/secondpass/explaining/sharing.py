@@ -71,9 +71,28 @@ def shared(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ..
         )
         retain = Fix.at("retain", place, snippets.retained(place), why)
         return (*detach, retain)
+    return (_both_added(failure.heard.place, place, first, second), *detach)
+
+
+def _both_added(here: Place | None, freed_at: Place | None, first: str, second: str) -> Fix:
+    """Return one call over both losses, where the failing line knows the first one's name."""
+    if here is not None and freed_at is not None and not _is_known(first, freed_at, here):
+        why = f"add `{first}` and the loss of line {here.line} and run backward once, over the sum"
+        return Fix.at("add", freed_at, "", why)
     why = "add the losses and run backward once, in place of both calls"
-    add = Fix.at("add", failure.heard.place, f"({first} + {second}).backward()", why)
-    return (add, *detach)
+    return Fix.at("add", here, f"({first} + {second}).backward()", why)
+
+
+def _is_known(name: str, there: Place, here: Place) -> bool:
+    """Say whether what a line calls by a name has that name on another line too."""
+    function = sources.function_at(there)
+    if there.file == here.file and function in (
+        sources.function_at(here),
+        sources.tree_of(there.file),
+    ):
+        return True
+    classes = {sources.function_name(one).rpartition(".")[0] for one in (there, here)}
+    return name.startswith("self.") and there.file == here.file and len(classes) == 1
 
 
 def _added_up(place: Place | None) -> Fix:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
+from typing import cast
 
 from secondpass.explaining import sources
 from secondpass.reading.places import Place
@@ -111,6 +112,46 @@ def out_of_place(statement: ast.stmt | None) -> str:
             )
             return f"{target} = {sources.text_of(call)}"
     return ""
+
+
+def stacked(statement: ast.stmt | None) -> str:
+    """Return a statement with ``torch.stack`` in place of ``torch.tensor``, and no plain numbers.
+
+    Examples
+    --------
+    >>> stacked(ast.parse("a = torch.tensor([x.item() for x in xs]).sum()").body[0])
+    'a = torch.stack([x for x in xs]).sum()'
+    >>> stacked(ast.parse("a = torch.tensor(p.tolist(), dtype=torch.float)").body[0])
+    'a = p'
+    """
+    if not isinstance(statement, ast.Assign | ast.AugAssign | ast.Return | ast.Expr):
+        return ""
+    return sources.text_of(_Stacked().visit(copy.deepcopy(statement)))
+
+
+class _Stacked(ast.NodeTransformer):
+    """Takes out what gives plain numbers, where tensors are made of them."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+        if name in ("tensor", "as_tensor") and node.args:
+            given = node.args[0]
+            new = _Tensors().visit(given)
+            if new is not given and not isinstance(new, ast.List | ast.ListComp | ast.Tuple):
+                return cast(ast.AST, new)
+            return ast.Call(ast.parse("torch.stack", mode="eval").body, [new], [])
+        return self.generic_visit(node)
+
+
+class _Tensors(ast.NodeTransformer):
+    """Takes out the calls that give plain numbers: ``x.item()``, ``float(x)``, ``np.array(xs)``."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+        if name in ("item", "tolist", "numpy", "detach") and isinstance(node.func, ast.Attribute):
+            return node.func.value
+        return node.args[0] if name in ("float", "array", "asarray") and node.args else node
 
 
 def is_step(statement: ast.stmt | None) -> bool:

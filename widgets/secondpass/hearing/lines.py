@@ -53,6 +53,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     marks.CAUGHT: line_log.caught,
     marks.WROTE: writes.wrote,
     marks.WROTE_IN: writes.wrote_in,
+    marks.GIVEN: writes.given,
     marks.READ: writes.read,
     marks.SWITCHED: writes.switched,
 }

@@ -12,6 +12,7 @@ the person's code                  becomes
 ``def f(x): ...``                  ``def f(x): enter(); ...``
 ``lambda x: x**2``                 ``lambda x: (enter(), x**2, mark())[1]``
 ``x.add_(1)``                      ``wrote(x.add_(1))``
+``_foreach_add_(xs, 1)``           ``wrote(_foreach_add_(given(xs), 1))``
 ``except E: ...``                  ``except E: caught(); ...``
 =================================  =======================================================
 """
@@ -35,6 +36,7 @@ from secondpass.hearing.operations import (
     may_switch,
     path_of,
     used_reads,
+    written_by,
 )
 
 MARK = "__secondpass_mark__"
@@ -43,8 +45,9 @@ CAUGHT = "__secondpass_caught__"
 WROTE = "__secondpass_wrote__"
 WROTE_IN = "__secondpass_wrote_in__"
 READ = "__secondpass_read__"
+GIVEN = "__secondpass_given__"
 SWITCHED = "__secondpass_switched__"
-ALL = (MARK, ENTER, CAUGHT, WROTE, WROTE_IN, READ, SWITCHED)
+ALL = (MARK, ENTER, CAUGHT, WROTE, WROTE_IN, READ, GIVEN, SWITCHED)
 
 _Statement = ast.stmt
 _Node = TypeVar("_Node", bound=ast.AST)
@@ -61,7 +64,7 @@ def _itself(value: object) -> object:
     return value
 
 
-IDLE = {name: _itself if name in (WROTE, READ) else _nothing for name in ALL}
+IDLE = {name: _itself if name in (WROTE, READ, GIVEN) else _nothing for name in ALL}
 """What the names stand for while nobody listens: code that carries marks still runs."""
 
 
@@ -266,7 +269,16 @@ class _Marker(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        return _at(_call(WROTE, node), node) if is_writing(node.func) else node
+        if not is_writing(node):
+            return node
+        written = written_by(node)
+        if written is not None:
+            given = _at(_call(GIVEN, written), written)
+            if node.args and node.args[0] is written:
+                node.args[0] = given
+            else:
+                node.func.value = given  # type: ignore[attr-defined]
+        return _at(_call(WROTE, node), node)
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         self.expressions(node, ("args",))

@@ -22,6 +22,7 @@ TESTED = tuple(kind for kind in _OPERATIONS if kind is not ast.Attribute)
 SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp)
 _NOT_WRITING = frozenset({"_", "requires_grad_", "detach_", "share_memory_", "rename_"})
+_OF_SEVERAL = ("_foreach_", "_fused_")
 _SWITCHES = frozenset(
     {"set_grad_enabled", "_set_grad_enabled", "__enter__", "__exit__", "enter_context"}
 )
@@ -117,10 +118,21 @@ def counts(value: ast.expr) -> bool:
     )
 
 
-def is_writing(function: ast.expr) -> bool:
-    """Say whether a called name ends in one underscore: ``add_``, ``nn.init.zeros_``."""
-    name = _name_of(function)
-    return name.endswith("_") and not name.endswith("__") and name not in _NOT_WRITING
+def is_writing(call: ast.Call) -> bool:
+    """Say whether a call may write into a tensor: ``x.add_(1)``, ``init.zeros_(w)``, ``out=``."""
+    name = _name_of(call.func)
+    if name.endswith("_") and not name.endswith("__") and name not in _NOT_WRITING:
+        return True
+    return name == "load_state_dict" or any(word.arg == "out" for word in call.keywords)
+
+
+def written_by(call: ast.Call) -> ast.expr | None:
+    """Return what a call writes into that does not hand it back: a list's tensors, a module's."""
+    name = _name_of(call.func)
+    if name == "load_state_dict" and isinstance(call.func, ast.Attribute):
+        return call.func.value
+    several = name.startswith(_OF_SEVERAL) and bool(call.args)
+    return call.args[0] if several and not isinstance(call.args[0], ast.Starred) else None
 
 
 def may_switch(statement: ast.stmt) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -33,6 +33,7 @@ _compiling = torch.compiler.is_dynamo_compiling
 readers: list[Callable[[torch.Tensor, int], None]] = []  # who wants to hear of `read`
 
 _written: OrderedDict[int, list[tuple[int, int]]] = OrderedDict()  # storage -> (version, line key)
+_given: list[weakref.ref[torch.Tensor]] = []  # what the call that runs now writes into
 _switched: list[int] = []  # the keys of lines after which gradients were off
 
 
@@ -44,7 +45,32 @@ def wrote(value: Any) -> Any:
         close_gap(sys._getframe(1))
     if isinstance(value, torch.Tensor):
         note_write(value, sys._getframe(1))
+    elif _given:
+        for alive in _given:
+            tensor = alive()
+            if tensor is not None:
+                note_write(tensor, sys._getframe(1))
+        _given.clear()
     return value
+
+
+def given(value: Any) -> Any:
+    """Note what the call that follows writes into without handing it back, and return it."""
+    if _compiling():
+        return value
+    several = list(_tensors_of(value)) if isinstance(value, torch.nn.Module) else value
+    if isinstance(several, (list, tuple)):
+        _given[:] = [weakref.ref(one) for one in several if isinstance(one, torch.Tensor)]
+    return value
+
+
+def _tensors_of(module: torch.nn.Module) -> Iterator[Any]:
+    """Yield a module's parameters and buffers; no method that the person may have is run."""
+    yield from module._parameters.values()
+    yield from module._buffers.values()
+    for one in module._modules.values():
+        if one is not None:
+            yield from _tensors_of(one)
 
 
 def wrote_in(value: Any, *path: str) -> None:
