@@ -174,3 +174,30 @@ def test_nor_where_warnings_are_errors():
     (x**2).backward()
     stop()
     assert x.grad.item() == 4
+
+
+def test_a_view_may_die_while_another_begins_to_listen():
+    """Python collects garbage wherever it likes, in the midst of `listen` too."""
+    code = """
+import gc, torch
+from secondpass.hearing import calls
+from secondpass.replay.recording import follow
+
+def leave_a_view_behind():
+    view = follow([torch.ones(1, requires_grad=True).exp()])
+    view.itself = view
+
+for allocations in range(1, 400):
+    gc.disable()
+    leave_a_view_behind()
+    gc.set_threshold(allocations)
+    gc.enable()
+    calls.listen(object())()
+gc.set_threshold(700)
+gc.collect()
+print(len(calls._listeners), type(torch.autograd.variable.Variable._execution_engine).__name__)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["0", "_EngineBase"], done.stderr

@@ -86,8 +86,11 @@ class Listener(Protocol):
         """Hear that a call has ended; ``call.results`` or ``call.error`` can be read."""
 
 
-_listeners: list[Listener] = []
-_lock = threading.Lock()
+# Whenever Python collects garbage, here too, a view may die, and with it goes its listener: `stop`
+# runs in the midst of `listen`, on the same thread. So the lock is one that its holder may take
+# again, and each change is a single step.
+_listeners: dict[object, Listener] = {}
+_lock = threading.RLock()
 _running = threading.local()
 _keys = itertools.count(1)
 
@@ -116,14 +119,14 @@ def listen(listener: Listener) -> Callable[[], None]:
     backward ended
     >>> stop()
     """
+    key = object()  # a listener may define equality as it likes
     with _lock:
-        _listeners.append(listener)
+        _listeners[key] = listener
         _install()
 
     def stop() -> None:
         with _lock:
-            # By identity: a listener may define equality as it likes.
-            _listeners[:] = [one for one in _listeners if one is not listener]
+            _listeners.pop(key, None)
             if not _listeners:
                 _uninstall()
 
@@ -170,7 +173,7 @@ class _Engine:
             gradients=tuple(grad_tensors),
             inputs=tuple(inputs or ()),
         )
-        heard = tuple(_listeners)
+        heard = tuple(_listeners.copy().values())
         stack.append(call)
         try:
             for listener in heard:
