@@ -122,6 +122,9 @@ def test_the_index_has_the_map_the_times_the_message_and_the_gallery():
     listed = page.select_one("ol.list").get_text(" ")
     assert "Why is my gradient 8 and not 4?" in listed
     assert listed.count(" min") == len(course())
+    assert [one.get_text() for one in page.select("ol.list .number")] == [
+        path.name[:2] for path in course()
+    ]  # as the notebooks speak of each other
     assert MESSAGE in page.select_one(".error").get_text()
     assert [b.get_text() for b in page.select("ul.list b")] == [
         BeautifulSoup(case.title, "html.parser").get_text() for case in cases()

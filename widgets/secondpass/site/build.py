@@ -102,8 +102,7 @@ class Builder:
         entries = self.course.entries
         entry = entries[number]
         page = self._page(f"{words(entry.title)} · {self.course.title}", words(entry.summary)) | {
-            "number": number + 1,
-            "count": len(entries),
+            "number": entry.number or number + 1,
             "minutes": entry.minutes,
             **_around(entries, number),
             "notebook": quote(path.name),

@@ -59,6 +59,18 @@ class Entry:
     """As HTML: one line on what it shows."""
 
     @property
+    def number(self) -> str:
+        """The one that its name begins with, by which the others speak of it; "" if it has none.
+
+        Examples
+        --------
+        >>> Entry("05_cut_the_graph", title="Cut the graph", minutes=25).number
+        '05'
+        """
+        before = self.name.partition("_")[0]
+        return before if before.isdecimal() else ""
+
+    @property
     def href(self) -> str:
         """Where its page is."""
         return f"{quote(self.name)}.html"
