@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from secondpass.hearing import line_log, lines, loading, marks
+from secondpass.hearing import line_log, lines, loading, marks, writes
 
 FILE = "/home/me/program.py"
 
@@ -497,3 +497,11 @@ def test_a_compiled_model_has_the_same_graph(listening):
         run(COMPILED, marked, counter=counter)
         counts.append((counter.frame_count, counter.op_count))
     assert counts[0] == counts[1] and counts[0][0] == 1
+
+
+def test_a_write_is_not_said_of_a_later_tensor_in_the_same_place_of_memory():
+    for _ in range(100):
+        tensor = torch.zeros(3).add_(1)
+        writes.note_write(tensor, sys._getframe())
+        del tensor
+        assert writes.write_after(torch.zeros(3).add_(1), 0) is None

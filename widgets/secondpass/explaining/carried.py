@@ -10,6 +10,7 @@ from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import Heard
 from secondpass.explaining.holders import Held
 from secondpass.explaining.report import Fix
+from secondpass.hearing.operations import is_text
 from secondpass.reading import places
 from secondpass.reading.places import Place
 
@@ -51,6 +52,9 @@ def _all_cut(failure: Failure, states: list[Held], place: Place | None) -> tuple
         base = snippets.variable(held.name)
         code = code_of[base] if base in code_of else _guessed(held, base)
         at, before = _place_for(failure, held, place), False
+        head = _head_for(failure, held, place)
+        if head is not None:
+            at, before, code = head, True, _unless_none(head, base, code)
         if base in failure.late:
             at, before = _after_storing(base, at)
         if not code:
@@ -97,6 +101,33 @@ def _place_for(failure: Failure, held: Held, place: Place | None) -> Place | Non
             if handed_out is not None:
                 return places.place_at(one.file, handed_out.lineno, held.where)
     return place
+
+
+def _head_for(failure: Failure, held: Held, place: Place | None) -> Place | None:
+    """Return the head of the function that alone knows an object, where the call does not.
+
+    ``self.where`` of an iterator's ``__next__``: the loop that asks it has no name for it.
+    """
+    if held.name.isidentifier() or held.where == "<module>" or place is None:
+        return None
+    if sources.function_name(place) == held.where or carrying.scope_of(failure, held) is not None:
+        return None
+    for one in (one for bound in failure.boundaries for one in carrying.way_of(bound.made)):
+        function = sources.function_at(one)
+        if sources.function_name(one) == held.where and isinstance(function, sources.FUNCTIONS):
+            body = [inner for inner in function.body if not is_text(inner)] or function.body
+            return places.place_at(one.file, body[0].lineno, held.where)
+    return None
+
+
+def _unless_none(place: Place, name: str, code: str) -> str:
+    """Return a statement that leaves a state alone that is None in the first round."""
+    last = snippets.last_name(name)
+    values = (getattr(one, "value", None) for one in sources.stores_of(place.file, last))
+    may_be = any(isinstance(one, ast.Constant) and one.value is None for one in values)
+    if not may_be or code != f"{name} = {name}.detach()":
+        return code
+    return f"{name} = None if {name} is None else {name}.detach()"
 
 
 def _after_storing(base: str, place: Place | None) -> tuple[Place | None, bool]:

@@ -28,6 +28,8 @@ def advice(failure: Failure, name: str) -> tuple[Fix, ...]:
         return (Fix.at("recompute", failure.heard.place, "", why),)
     if made is not None and name == made.place.function.rpartition(".")[2]:
         return _handed_out(failure, name, made.place)
+    if made is not None and held is not None and _is_cached_property(name, made.place):
+        return _forgotten(failure, held, made.place)
     recompute, detach = _recompute(failure, name), _detach(failure, name)
     if failure.others_learn:
         owned = _owned(failure)
@@ -68,6 +70,23 @@ def _handed_out(failure: Failure, name: str, place: Place) -> tuple[Fix, ...]:
     return (recompute, detach) if owned or not failure.optimizers else (detach, recompute)
 
 
+def _is_cached_property(name: str, place: Place) -> bool:
+    """Say whether a name is that of the cached_property that a line is in."""
+    is_of = snippets.last_name(name) == getattr(sources.function_at(place), "name", "")
+    texts = map(sources.text_of, _decorators(place))
+    return is_of and any(text.endswith("cached_property") for text in texts)
+
+
+def _forgotten(failure: Failure, held: Held, place: Place) -> tuple[Fix, ...]:
+    """Return the deleting of what a cached_property keeps: it is computed anew when asked for."""
+    called = failure.heard.place if failure.freed_by is None else failure.freed_by.place
+    why = "or make it a plain property: it is computed anew in every pass"
+    plain = Fix.at("recompute", place, "", "make it a plain property: each pass computes it anew")
+    if called is None or held.where not in ("<module>", sources.function_name(called)):
+        return (plain,)
+    return (Fix.at("reset", called, f"del {held.name}", f"after this line, {why}"),)
+
+
 def _retained(failure: Failure) -> tuple[Fix, ...]:
     """Return the keeping of the graph, where no step makes it go out of date."""
     freed_at = None if failure.freed_by is None else failure.freed_by.place
@@ -91,6 +110,13 @@ def _recompute(failure: Failure, name: str) -> tuple[Fix, ...]:
     start = _stored_at(failure, name)
     if start is None:
         return (Fix.at("recompute", None, "", f"compute it anew in every pass: {why}"),)
+    defined = sources.statement_at(start)
+    if isinstance(defined, sources.FUNCTIONS) and name in snippets.parameters_of(defined):
+        why = (
+            f"compute `{name}` in the body of `{defined.name}`: a default is computed once, where "
+            f"the function is defined ({why})"
+        )
+        return (Fix.at("recompute", start, "", why),)
     held = [one.name for one in carrying.chosen(failure, carried=False)] or [name]
     kept = "; ".join(filter(None, (_kept_by_condition(failure, one, start) for one in held)))
     if kept:
@@ -137,7 +163,12 @@ def _stored_at(failure: Failure, name: str) -> Place | None:
     stored = snippets.store_of(way, name) if name else None
     if stored is not None:
         return stored[0]
-    return None if failure.made is None else failure.made.place
+    if failure.made is None:
+        return None
+    # What a function returns is stored, under whatever name, by the line that called it.
+    way = [places.place_at(file, line, "") for file, line in failure.made.chain]
+    calls = (one for one in way if not isinstance(sources.statement_at(one), ast.Return))
+    return next(calls, failure.made.place)
 
 
 def _way(failure: Failure) -> list[Place]:

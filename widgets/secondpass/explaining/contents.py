@@ -72,15 +72,17 @@ class Search:
             return
         self._seen.add(id(value))
         inner = _kind(value)
-        if isinstance(value, types.FunctionType):  # its own variables: no prefix reaches them
-            name, inner = "", "closure"
+        if isinstance(value, (types.FunctionType, functools.partial)):
+            inner = "closure"
         for key, item in parts(value):
             if type(item) is torch.nn.Parameter and not self._leaves:  # most of what there is
                 grad = item.grad
                 if grad is None or not grad.requires_grad:
                     continue
             if not isinstance(item, PLAIN):
-                yield from self.inside(item, f"{name}{key}", inner, depth + 1)
+                # A function's own variables: no prefix reaches them.
+                whole = key if key.isidentifier() else f"{name}{key}"
+                yield from self.inside(item, whole, inner, depth + 1)
 
     def _tensor(
         self, value: torch.Tensor, name: str, kind: str
@@ -109,6 +111,7 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
                 yield from _module_part(name, item)
     elif isinstance(value, types.FunctionType):
         yield from _closure(value)
+        yield from _defaults(value)
     elif isinstance(value, types.ModuleType):
         if is_own(getattr(value, "__file__", None) or "<"):
             yield from ((f".{name}", item) for name, item in named(vars(value)).items())
@@ -120,7 +123,8 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, types.MethodType):
         yield "", value.__self__
     elif isinstance(value, functools.partial):
-        yield from ((f".args[{place}]", item) for place, item in enumerate(value.args))
+        yield ".func", value.func
+        yield from _bound(value)
     else:
         inner = _dict_of(value)
         yield from ((f".{name}", item) for name, item in _ends(list(inner.items())))
@@ -153,6 +157,24 @@ def _closure(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
         except ValueError:  # not filled yet
             continue
+
+
+def _defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield what a function's parameters are where nothing is given for them."""
+    given = function.__defaults__ or ()
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    yield from zip(names[len(names) - len(given) :], given, strict=False)
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def _bound(value: functools.partial[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what a partial gives to its function, by the names of the parameters."""
+    code = getattr(value.func, "__code__", None)
+    names = code.co_varnames[: code.co_argcount] if isinstance(code, types.CodeType) else ()
+    names = names[isinstance(value.func, types.MethodType) :]
+    for place, item in enumerate(value.args):
+        yield names[place] if place < len(names) else f".args[{place}]", item
+    yield from value.keywords.items()
 
 
 def _dict_of(value: Any) -> dict[str, Any]:

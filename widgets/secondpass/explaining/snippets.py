@@ -46,7 +46,12 @@ def assigned_names(place: Place) -> list[str]:
 
 def parameters(place: Place) -> list[str]:
     """Return the parameters of the function around a line."""
-    arguments = getattr(sources.function_at(place), "args", None)
+    return parameters_of(sources.function_at(place))
+
+
+def parameters_of(function: ast.AST | None) -> list[str]:
+    """Return the parameters of a function."""
+    arguments = getattr(function, "args", None)
     if not isinstance(arguments, ast.arguments):
         return []
     return [one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]

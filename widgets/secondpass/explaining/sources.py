@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from secondpass.hearing.operations import flat
 from secondpass.reading.places import Place, source_lines
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
 
 def tree_of(file: str) -> ast.Module | None:
     """Return the syntax tree of a file or cell, by the name that its places have."""

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from secondpass.hearing import line_log
 from secondpass.hearing.line_log import close_gap, here, number_now
@@ -32,7 +33,9 @@ _compiling = torch.compiler.is_dynamo_compiling
 
 readers: list[Callable[[torch.Tensor, int], None]] = []  # who wants to hear of `read`
 
-_written: OrderedDict[int, list[tuple[int, int]]] = OrderedDict()  # storage -> (version, line key)
+# By storage: a weak reference, for no other storage gets its identity as long as that is there,
+# and the version and line key of each write.
+_written: OrderedDict[int, tuple[StorageWeakRef, list[tuple[int, int]]]] = OrderedDict()
 _given: list[weakref.ref[torch.Tensor]] = []  # what the call that runs now writes into
 _switched: list[int] = []  # the keys of lines after which gradients were off
 
@@ -111,15 +114,18 @@ def note_write(tensor: torch.Tensor, frame: FrameType | None) -> None:
     if storage is None:
         return
     version = tensor._version
-    writes = _written.get(storage)
-    if writes is None:
-        writes = _written[storage] = []
+    known = _written.get(storage)
+    if known is None:
+        writes: list[tuple[int, int]] = []
+        alive = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+        _written[storage] = alive, writes
         if len(_written) > STORAGES:
             _written.popitem(last=False)
     else:
+        writes = known[1]
         _written.move_to_end(storage)
         if writes[-1][0] > version:
-            writes.clear()  # another storage in the place of one that died
+            writes.clear()  # a tensor with a count of its own, as .data has
     if not writes or writes[-1][0] < version:
         writes.append((version, line_log.table.key_of(frame)))
         del writes[:-WRITES]
@@ -128,7 +134,8 @@ def note_write(tensor: torch.Tensor, frame: FrameType | None) -> None:
 def write_after(tensor: torch.Tensor, version: int) -> Place | None:
     """Return the line that first wrote into a tensor after it had a version, where it was heard."""
     storage = storage_of(tensor)
-    for written, key in _written.get(storage, ()) if storage is not None else ():
+    known = None if storage is None else _written.get(storage)
+    for written, key in () if known is None else known[1]:
         if version < written <= tensor._version and key != line_log.UNKNOWN:
             return line_log.table.place(key)
     return None
