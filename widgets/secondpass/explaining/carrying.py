@@ -56,7 +56,9 @@ def ranked(failure: Failure, boundary: Boundary) -> list[Held]:
     line reads which took the old result in come first; a parameter of the calling function comes
     after what the caller calls it, where it lives on.
     """
-    names = [*boundary.names, *_assigned(boundary.made, boundary.names)]
+    # A name that every round sets anew is no reason to leave out one that ends as it does.
+    kept = [one for one in boundary.names if not _is_set_anew(failure, boundary, one)]
+    names = [*boundary.names, *_assigned(boundary.made, kept)]
     return sorted(names, key=lambda held: _order(failure, boundary, held))
 
 

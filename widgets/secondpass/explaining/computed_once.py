@@ -228,7 +228,7 @@ def _where_to(failure: Failure, start: Place) -> str:
     if encloses and (made_in is called_in or loops):
         return f", in the loop on line {loops[0].lineno}" if loops else ""
     if encloses:
-        return f", in `{getattr(called_in, 'name', '')}`"
+        return _in_function(failure, start, called_in)
     used = next((one.used for one in failure.boundaries if one.used is not None), None)
     if used is not None and used.place.file == start.file:
         name, of = used.place.function, sources.function_name(start)
@@ -237,6 +237,18 @@ def _where_to(failure: Failure, start: Place) -> str:
     handed_out = uses.yields_at(start)
     loops = [] if handed_out is None else uses.loops_around(replace(start, line=handed_out.lineno))
     return f", in the loop on line {loops[0].lineno}" if loops else ""
+
+
+def _in_function(failure: Failure, start: Place, called_in: ast.AST | None) -> str:
+    """Name the function of the call, if it reads the variable; else the loop that leads there."""
+    given = {sources.text_of(one) for one in sources.targets_of(sources.statement_at(start))}
+    if called_in is not None and given and not given & uses.names_in(called_in):
+        for file, line in failure.heard.chain:
+            place = places.place_at(file, line, "")
+            loops = uses.loops_around(place) if file == start.file else []
+            if loops and sources.function_at(place) is sources.function_at(start):
+                return f", in the loop on line {loops[0].lineno}"
+    return f", in `{getattr(called_in, 'name', '')}`"
 
 
 def _runs_over(loop: ast.For | ast.AsyncFor | ast.While, failure: Failure) -> bool:
@@ -285,6 +297,8 @@ def _detach_one(failure: Failure, held: Held, why: str) -> Fix | None:
     stored = snippets.store_of(way, base)
     if stored is not None:
         place, code = stored
+        if snippets.makes_object(sources.statement_at(place)):
+            return Fix.at("detach", place, "", f"give it what it holds detached, {why}")
         if code and base == held.name:
             return Fix.at("detach", place, code, why)
         target = _target(place, base)

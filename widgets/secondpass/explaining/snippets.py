@@ -213,6 +213,14 @@ def detached_store(statement: ast.stmt | None) -> str:
     return f"{sources.text_of(statement.targets[0])} = {value}.detach()"
 
 
+def makes_object(statement: ast.stmt | None) -> bool:
+    """Say whether an assignment's value is an object that holds tensors: it cannot be detached."""
+    value = getattr(statement, "value", None)
+    function = value.func if isinstance(value, ast.Call) else None
+    name = str(getattr(function, "attr", None) or getattr(function, "id", ""))
+    return name[:1].isupper() or name == "partial"
+
+
 def appended(file: str, name: str) -> tuple[int, str] | None:
     """Return line and detached form of the only ``name.append(value)`` of a file.
 
