@@ -100,7 +100,9 @@ def main() -> None:
         description="Print the links that open the course on Binder, Colab or a JupyterHub."
     )
     parser.add_argument("address", nargs="?", help="of the repository; this clone's if left out")
-    parser.add_argument("version", nargs="?", help="a tag or a commit; the newest if left out")
+    parser.add_argument(
+        "version", nargs="?", help="a tag or a commit; for this clone, its newest if left out"
+    )
     parser.add_argument("--hub", help="address of a JupyterHub that has nbgitpuller")
     parser.add_argument("--branch", default="main", help="what the hub pulls (default: main)")
     parser.add_argument("--folder", default="", help="where in a home it goes (default: its name)")
@@ -110,8 +112,12 @@ def main() -> None:
     except ValueError as error:
         sys.exit(str(error))
     if given.hub:
+        if not urlsplit(given.hub).hostname:
+            sys.exit(f"{given.hub!r} is no web address: give it as https://hub.example.edu")
         print(hub_link(given.hub, address, given.branch, given.folder))
         return
+    if given.address and not given.version:
+        sys.exit("Which version of it? Give a tag or a commit after the address, or a branch.")
     version = given.version or git("describe", "--tags", "--abbrev=0") or git("rev-parse", "HEAD")
     for notebook in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         name = notebook.relative_to(ROOT).as_posix()

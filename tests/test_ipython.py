@@ -1,6 +1,7 @@
 """``%load_ext secondpass`` in a shell of its own."""
 
 import subprocess
+import re
 import sys
 import textwrap
 
@@ -151,6 +152,21 @@ def test_a_recorded_cell_that_fails_shows_one_picture_and_its_own_first_line():
     assert "1 # %%record seen\n" in out
     assert "\n1 ['text/plain', 'text/html']\n" in out
     assert out.endswith("\n3\n")
+
+
+def test_a_recorded_cell_counts_calls_as_its_picture_does():
+    _, err = shell(
+        """
+        run("%load_ext secondpass")
+        run("import torch; x = torch.ones(2, requires_grad=True); y = x.exp().sum()")
+        run("y.backward(retain_graph=True)")
+        run("%%record seen\\nz = x.exp().sum()\\nz.backward()\\nz.backward()")
+        run("y.backward()")
+        run("%%record seen\\ny.backward()")
+        """
+    )
+    told = [line for line in err.splitlines() if "stopped in" in line or "freed by call" in line]
+    assert [re.findall(r"call (\d)", line) for line in told] == [["2"], ["1"], ["5"], ["4"]]
 
 
 def test_what_was_made_before_loading_has_no_line():

@@ -113,6 +113,7 @@ class Ending:
     def __init__(self, options: Options) -> None:
         self._report = options.report if options.report == "-" else _absolute(options.report)
         self._html = options.html if options.html == "-" else _absolute(options.html)
+        self._program = os.path.basename(options.program[0])
         self._process = os.getpid()
         self._error: BaseException | None = None
         self._listens = False
@@ -179,7 +180,10 @@ class Ending:
             if found.notices and self._explained is None and sys.stderr is not None:
                 print(found, file=sys.stderr, flush=True)
             if self._html is not None:
-                _write_page(self._html, str(found))
+                what = "What stopped" if self._explained else "What secondpass found in"
+                _write_page(self._html, str(found), f"{what} {self._program}")
+                if self._html != "-" and self._explained and sys.stderr is not None:
+                    print(f"  With its picture: {self._html}", file=sys.stderr, flush=True)
         self._write(report)
 
     def _write(self, report: dict[str, object] | None) -> None:
@@ -201,7 +205,7 @@ def _nothing_to_say(error: BaseException | None) -> dict[str, object]:
     return Explanation(message="" if error is None else str(error)).to_dict()
 
 
-def _write_page(path: str, words: str) -> None:
+def _write_page(path: str, words: str, title: str) -> None:
     """Write the explanation as a page, with the picture of the graph where there is one."""
     from secondpass.explaining import listening
     from secondpass.picture.page import page, page_of_words
@@ -209,9 +213,9 @@ def _write_page(path: str, words: str) -> None:
 
     recording = listening.picture()
     if recording is None:
-        whole = page_of_words("What secondpass found", words)
+        whole = page_of_words(title, words)
     else:
-        whole = page(AutogradGraph(recording), words)
+        whole = page(AutogradGraph(recording), words, title)
     if path == "-":
         print(whole)
     else:

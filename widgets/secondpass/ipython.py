@@ -74,7 +74,7 @@ class _Watcher:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self.shows_pictures = True  # not where the recording of the cell is shown anyway
+        self.recording: Recording | None = None  # of the cell that runs, which is shown anyway
 
     def before(self, info: Any = None) -> None:
         """Hear that a cell is about to run: what was made since the last one was not heard."""
@@ -86,6 +86,10 @@ class _Watcher:
         line_log.forget_gap()
         error = getattr(result, "error_in_exec", None)
         explanation = listening.explain_error(error) if error is not None else None
+        if explanation is not None and self.recording is not None:
+            # It counts calls as its picture does; but it knows only those of its own cell.
+            own = self.recording.explain()
+            explanation = own if own.freed_by or not explanation.freed_by else explanation
         if explanation is not None:
             self._show(explanation)
 
@@ -95,7 +99,7 @@ class _Watcher:
             return
         from IPython.display import display
 
-        view = _view() if self.shows_pictures else None
+        view = _view() if self.recording is None else None
         for one in [_Shown(explanation), *([] if view is None else [view])]:
             display(one)  # type: ignore[no-untyped-call]
 
@@ -158,7 +162,7 @@ class _Record:
         if name and not name.isidentifier():
             print(f"%%record takes a variable's name, not {name!r}", file=sys.stderr)
             return None
-        with record() as recording, self._same_cell():
+        with record() as recording, self._same_cell(recording):
             # The first line of the cell is the magic's own: lines keep their numbers.
             self._shell.run_cell(f"# %%record {name}".rstrip() + f"\n{cell}")
         if name:
@@ -166,16 +170,16 @@ class _Record:
         return recording
 
     @contextlib.contextmanager
-    def _same_cell(self) -> Iterator[None]:
+    def _same_cell(self, recording: Recording) -> Iterator[None]:
         """Have what runs inside carry the number of this cell, not the next, and one picture."""
         compiler, number = self._shell.compile, self._shell.displayhook.prompt_count
         cache = compiler.cache
         compiler.cache = lambda code, _=0, raw_code=None: cache(code, number, raw_code)
-        self._watcher.shows_pictures = False
+        self._watcher.recording = recording
         try:
             yield
         finally:
-            self._watcher.shows_pictures = True
+            self._watcher.recording = None
             del compiler.cache
 
 

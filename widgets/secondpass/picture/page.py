@@ -23,8 +23,12 @@ PAGE_STYLE = """
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1180px; padding: 16px; background: #ffffff; color: #5b6470; }
 h1 { margin: 0 0 12px; font: 15px/1.4 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1, pre { color: #1b2129; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 13px/1.5 ui-monospace, monospace; }
-@media (prefers-color-scheme: dark) { body { background: #0b0d10; color: #a3acb8; } }
+@media (prefers-color-scheme: dark) {
+  body { background: #0b0d10; color: #a3acb8; }
+  h1, pre { color: #e6eaef; }
+}
 """
 
 PLACE_STYLE = """
@@ -79,9 +83,9 @@ def save(view: Any, path: str | Path) -> Path:
     return path
 
 
-def page(view: AutogradGraph, words: str = "") -> str:
+def page(view: AutogradGraph, words: str = "", title: str = "") -> str:
     """Return a whole HTML page around the player of a view, with words above it if there are."""
-    title = clean(view._recording["summary"])
+    title = clean(title or view._recording["summary"])
     return _document(title, f"{_spoken(words)}{player(view)}\n", [player_script()])
 
 

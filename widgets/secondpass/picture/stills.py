@@ -128,7 +128,7 @@ def segments(stack: Stack, room: int) -> list[tuple[str, str, int, int, str]]:
         found.append(("segment many", words, 0, width + extra, words))
         left = width + extra + 3
     for index, (call, value) in enumerate(parts[folded:], folded):
-        name = "before" if call is None else f"call {call}"
+        name = "so far" if call is None else f"call {call}"
         plus = "+" if index and not str(value).startswith("-") else ""
         words = plus + str(value)
         if cells(words) * LETTER + 8 > width:

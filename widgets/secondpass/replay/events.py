@@ -70,12 +70,14 @@ class NodeRan:
         going = {
             f"{source}-{self.node.id}-{index}": str(value) for source, index, value in self.going
         }
-        incoming = ", ".join(map(str, self.incoming)) or "nothing"
+        came_in = [str(value) for value in self.incoming]
+        incoming = ", ".join(came_in) or "nothing"
         outgoing = ", ".join(going.values()) or "nothing"
         title = self.node.record.title
         frame = Frame(
             "node",
-            f"Call {self.call} runs {title}: {incoming} comes in, {outgoing} goes on. "
+            f"Call {self.call} runs {title}: {_going(came_in, 'come', 'in')}, "
+            f"{_going([*going.values()], 'go', 'on')}. "
             f"{self._what_became_of_slots()}",
             call=self.call,
             node=self.node.id,
@@ -167,6 +169,13 @@ Event = ForwardRan | NodeRan | Landed | Noted
 def slot_states(node_id: str, slots: Sequence[Slot]) -> dict[str, SlotState]:
     """Return the states of a Node's slots as a frame has them."""
     return {f"{node_id}.{slot.name}": (slot.state, slot.freed_by) for slot in slots}
+
+
+def _going(values: Sequence[str], verb: str, where: str) -> str:
+    """Return ``4 comes in`` or ``4 and 2 come in``."""
+    many = len(values) > 1
+    ending = "" if many else "es" if verb.endswith("o") else "s"
+    return f"{listed(values) or 'nothing'} {verb}{ending} {where}"
 
 
 def _tensors(slots: Sequence[Slot]) -> str:

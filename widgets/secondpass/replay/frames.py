@@ -97,7 +97,7 @@ class CallRecord:
         >>> CallRecord(2, "backward", Place("a.py", 4, "y.backward()", "f"), False, False).title
         'call 2 · line 4'
         """
-        parts = [f"call {self.number}"]
+        parts = [f"call {self.number}", *["stopped"] * self.failed]  # first: a lane may be short
         if self.inside is not None:
             parts.append(f"inside call {self.inside}")
         if self.place is not None:
@@ -108,8 +108,6 @@ class CallRecord:
             parts.append("create_graph")
         elif self.retain_graph:
             parts.append("retain_graph")
-        if self.failed:
-            parts.append("stopped")
         return " · ".join(parts)
 
 

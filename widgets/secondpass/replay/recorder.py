@@ -229,6 +229,8 @@ class Recorder:
                 states |= slot_states(node_id, list(changed.values()))
             titles = [self.reader.nodes[node_id].record.title for node_id in gone]
             text = f"Nothing refers to {listed(titles)} any more: gone, with the saved tensors."
+            if not self._follow_all and not self.calls:
+                text += " A graph lives as long as its result: keep that in a variable."
             self._note(Frame("write", text, line=line(), slots=states))
 
     def _add_writes(self, line: Callable[[], Place | None]) -> None:

@@ -349,7 +349,7 @@ export function segmentsOf(/** @type {Stack} */ stack, /** @type {number} */ roo
   }
   parts.slice(folded).forEach(([call, value], place) => {
     const index = place + folded;
-    const name = call === null ? "before" : `call ${call}`;
+    const name = call === null ? "so far" : `call ${call}`;
     let words = (index && !String(value).startsWith("-") ? "+" : "") + value;
     if (cells(words) * LETTER + 8 > width) {
       words = cells(name) * LETTER + 6 <= width ? name : name.replace("call ", "");
@@ -1144,7 +1144,7 @@ function detailsOf(
     fact("leaf", clean(leaf.type));
     fact("value", clean(leaf.value));
     fact(".grad", clean(stack.segments.length > 1 ? sumWords(stack) : (stack.grad ?? "None")));
-    stack.segments.slice(-LISTED).forEach(([call, value]) => fact(call === null ? "before" : `call ${call}`, clean(value)));
+    stack.segments.slice(-LISTED).forEach(([call, value]) => fact(call === null ? "so far" : `call ${call}`, clean(value)));
   } else if (root) {
     heading = root.name;
     fact("root", clean(root.type));

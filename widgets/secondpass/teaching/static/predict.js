@@ -34,6 +34,7 @@ function numberField() {
 export function verdict(key, given) {
   if (!key?.right || !given.trim()) return "";
   const number = Number(given.trim().replace(",", "."));
+  if (Number.isNaN(number) && key.right.every((right) => typeof right === "number")) return "That is no number.";
   const near = (right) => Math.abs(number - right) <= 1e-8 + 1e-5 * Math.abs(right);
   const isRight = key.right.some((right) => (typeof right === "number" ? near(right) : right === given));
   if (isRight) return "Right.";
