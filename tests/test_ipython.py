@@ -1,7 +1,7 @@
 """``%load_ext secondpass`` in a shell of its own."""
 
-import subprocess
 import re
+import subprocess
 import sys
 import textwrap
 

@@ -115,8 +115,9 @@ def test_views_that_are_gone_hear_nothing():
 def test_a_view_of_a_dead_graph_stops_listening():
     y = leaf() ** 2
     view = sp.show(y)
-    (ear,) = [one for one in calls._listeners.values() if one._recorder() is view.recording._recorder]
+    ears = calls._listeners.values()
+    (ear,) = [one for one in ears if one._recorder() is view.recording._recorder]
     del y
     (leaf() ** 2).backward()
-    assert ear not in calls._listeners.values()
+    assert ear not in ears
     assert view in live._views

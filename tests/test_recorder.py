@@ -426,8 +426,8 @@ def test_a_graph_that_dies_takes_its_saved_tensors_along():
     gc.collect()
     (frame,) = recording.frames
     assert frame.text == (
-        "Nothing refers to Exp any more: gone, with the saved tensors. A graph lives as long as its "
-        "result: keep that in a variable."
+        "Nothing refers to Exp any more: gone, with the saved tensors. "
+        "A graph lives as long as its result: keep that in a variable."
     )
     assert frame.held == 0
 
