@@ -16,6 +16,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -115,11 +116,10 @@ def picture(forward: Callable[[], torch.Tensor]) -> float:
 def gpt_rows() -> list[tuple[str, str, str, str]]:
     net, forward = workloads.gpt(64)
     names = dict(net.named_parameters())
-    peers = {name: peer(net, forward, names) for name, peer in PEERS.items()}
     rows = []
-    ours = in_turns(lambda: picture(forward), rounds=3)[0]
-    for name, run in peers.items():
-        seconds = attempt(run)
+    ours = in_turns(lambda: picture(forward))[0]
+    for name, peer in PEERS.items():
+        seconds = attempt(lambda peer=peer: peer(net, forward, names))
         if isinstance(seconds, float):
             beside = f"{milliseconds(seconds)} {name}: {seconds / ours:.0f} × as long"
         else:
@@ -233,11 +233,10 @@ PEERS: dict[str, Callable[..., Callable[[], float]]] = {
 }
 
 
-def attempt(run: Callable[[], float]) -> float | str:
-    """Return the seconds a peer took, or what it raised."""
+def attempt(prepare: Callable[[], Callable[[], float]]) -> float | str:
+    """Return the median seconds a peer took, or what it raised."""
     try:
-        run()
-        return run()
+        return in_turns(prepare(), rounds=3)[0]
     except Exception as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0][:80] if str(error) else ''}"
 
@@ -248,7 +247,7 @@ def in_own_python(name: str, length: int) -> str:
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
 import run, workloads
 forward = workloads.chain({length})[1]
-print(run.attempt(run.PEERS[{name!r}](None, forward, {{}})))
+print(run.attempt(lambda: run.PEERS[{name!r}](None, forward, {{}})))
 """
     try:
         done = subprocess.run(
@@ -264,9 +263,7 @@ print(run.attempt(run.PEERS[{name!r}](None, forward, {{}})))
 
 def leave_out_missing() -> None:
     for name in list(PEERS):
-        try:
-            __import__(name.split()[0])
-        except ImportError:
+        if find_spec(name.split()[0]) is None:
             del PEERS[name]
 
 
@@ -276,7 +273,8 @@ def main() -> None:
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores,")
     print(f"load {os.getloadavg()[0]:.1f} when it began\n")
     print("| what | secondpass | beside it | at most |\n|---|---|---|---|")
-    for rows in (chain_rows, gpt_rows, start_rows, recording_rows, listening_rows):
+    # Peers come last: torchlens wraps torch's functions, and then everything is slower.
+    for rows in (listening_rows, recording_rows, start_rows, gpt_rows, chain_rows):
         torch.set_num_threads(
             1 if rows in (recording_rows, listening_rows) else os.cpu_count() or 1
         )

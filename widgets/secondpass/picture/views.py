@@ -72,15 +72,16 @@ def view_of(data: RecordingData, opened: Sequence[str] | None = None) -> View:
     """
     forest = forest_of(data)
     must = _around(forest, _must_show(data))
-    if opened is not None:
-        return _cut(data, forest, must | set(opened))
-    view = _cut(data, forest, must)
-    while True:  # open level after level for as long as it fits
+    view = _cut(data, forest, must | set(opened or ()))
+    while opened is None:  # open level after level for as long as it fits
         closed = {name for name in view.groups.keys() & view.boxes.keys() if name[1] == "n"}
         deeper = _cut(data, forest, closed | view.open.keys())
         if not closed or len(deeper.boxes) > OPENED:
-            return view
+            break
         view = deeper
+    if view.groups:
+        view.modules = module_names(data)
+    return view
 
 
 def _must_show(data: RecordingData) -> list[str]:
@@ -164,8 +165,6 @@ def _cut(data: RecordingData, forest: Sequence[Group | str], opened: set[str]) -
             view.boxes[root] = None
             box_of[root] = root
     _join(data, view, box_of)
-    if view.groups:
-        view.modules = module_names(data)
     return view
 
 
