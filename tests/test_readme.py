@@ -31,3 +31,10 @@ def test_both_commands_make_their_environment_themselves() -> None:
         "pytest",
     ]
     assert all("\n" not in command for command in commands)  # CI takes the test command by line
+
+
+def test_the_table_of_costs_is_what_was_measured():
+    results = (ROOT / "tests/benchmarks/RESULTS.md").read_text("utf-8")
+    table = results[results.index("| what |") :].strip()
+    assert len(table.splitlines()) > 8
+    assert table in README

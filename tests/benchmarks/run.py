@@ -121,7 +121,7 @@ def gpt_rows() -> list[tuple[str, str, str, str]]:
     for name, peer in PEERS.items():
         seconds = attempt(lambda peer=peer: peer(net, forward, names))
         if isinstance(seconds, float):
-            beside = f"{milliseconds(seconds)} {name}: {seconds / ours:.0f} × as long"
+            beside = f"{milliseconds(seconds)} {name}: {seconds / ours:.1f} × as long"
         else:
             beside = f"{name}: {seconds}"
         goal = "a fifth of torchviz + dot" if name == "torchviz + dot" else "not behind"
@@ -238,7 +238,7 @@ def attempt(prepare: Callable[[], Callable[[], float]]) -> float | str:
     try:
         return in_turns(prepare(), rounds=3)[0]
     except Exception as error:
-        return f"{type(error).__name__}: {str(error).splitlines()[0][:80] if str(error) else ''}"
+        return type(error).__name__
 
 
 def in_own_python(name: str, length: int) -> str:
