@@ -102,7 +102,13 @@ def test_a_choice_is_judged_uncovers_what_happened_and_is_repeated_by_the_check(
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [("6", "Right."), ("6,0", "Right."), ("5", "Not yet."), ("six", "Not yet."), (" ", "")],
+    [
+        ("6", "Right."),
+        ("6,0", "Right."),
+        ("5", "Not yet."),
+        ("six", "That is no number."),
+        (" ", ""),
+    ],
 )
 def test_a_number_is_judged(open_page, given, said):
     page = open_page("00_start_here.html")

@@ -112,7 +112,7 @@ def test_a_visitor_sees_the_pictures_runs_the_first_notebook_and_plays_it(
 def test_as_many_notebooks_fit_as_the_readme_says(
     browser: Browser, visited: tuple[str, psutil.Process]
 ) -> None:
-    (fit,) = re.findall(r"(\d+) notebooks at once", (ROOT / "binder" / "README.md").read_text())
+    (fit,) = re.findall(r"(\d+) notebooks at\s+once", (ROOT / "binder" / "README.md").read_text())
     where, server = visited
     for notebook in course()[1:4]:
         here = visit(browser, where, notebook)
