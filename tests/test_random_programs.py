@@ -201,8 +201,22 @@ def nothing_is_left():
 COUNTED = Counter()
 
 
+VIEW_CHANGED = [
+    Build(0, 0, 0, False),
+    Build(1, 0, 0, False),
+    Build(12, 0, 0, False),
+    Build(0, 0, 0, False),
+    Write(0, 3, 0),
+    Build(0, 0, 0, False),
+    Write(0, 2, 0),
+    Pass(roots=(3,), retain=False, create=False, inputs=(), grad=False, in_thread=False),
+]
+"""A shown view is written to, then what a Node behind it saved: only its base leads there."""
+
+
 @random_programs
 @given(programs())
+@example(VIEW_CHANGED)
 def test_a_program_that_is_shown_does_what_it_does_alone(steps):
     bare = execute(steps, Watcher()).numbers()
     watcher = Follower()

@@ -85,12 +85,14 @@ class KnownRoot:
 
     @property
     def node(self) -> Any:
-        """The Node that made it; None where it is gone, or a view whose base was changed since.
+        """The Node that made it, or its base where it is a view whose base was changed since.
 
-        Asking such a view would make it a new Node, and another order in which Nodes run.
+        None where it is gone. Asking such a view itself would make it a new Node, and another
+        order in which Nodes run; its base has the whole graph behind it.
         """
         tensor = self.tensor()
         is_stale = getattr(tensor, "_version", 0) != self.version
         if is_stale and isinstance(tensor, torch.Tensor) and tensor._is_view():
-            return None
+            base = tensor._base
+            return None if base is None or walk.any_too_deep() else base.grad_fn
         return walk.gradient_node(tensor)
