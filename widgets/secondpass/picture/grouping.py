@@ -12,7 +12,7 @@ import heapq
 import operator
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from secondpass.picture.data import RecordingData
 from secondpass.picture.modules import Path, modules_of
@@ -61,39 +61,51 @@ class Group:
     about: str = ""
 
 
-def module_names(data: RecordingData) -> dict[str, str]:
-    """Return the module of each Node whose line is not known, without the model's own name."""
-    if all(node["line"] for node in data["nodes"].values()):
-        return {}
-    paths = modules_of(_forward_order(data), data)
-    return {node: ".".join(path[1:]) for node, path in paths.items() if len(path) > 1}
+@dataclass(frozen=True)
+class Forest:
+    """The Nodes of a recording, put into groups where they are many.
+
+    Attributes
+    ----------
+    things : list of Group or str
+        In forward order.
+    paths : dict
+        Node id to its module, in a recording of many Nodes.
+    """
+
+    things: list[Group | str]
+    paths: dict[str, Path] = field(default_factory=dict)
+
+    def modules(self) -> dict[str, str]:
+        """Return the name of each Node's module, without the model's own name."""
+        return {node: ".".join(path[1:]) for node, path in self.paths.items() if len(path) > 1}
 
 
-def forest_of(data: RecordingData) -> list[Group | str]:
-    """Return the Nodes of a recording in forward order, put into groups where they are many."""
+def forest_of(data: RecordingData) -> Forest:
+    """Put the Nodes of a recording into groups where they are many."""
     order = _forward_order(data)
     if len(order) + len(data["leaves"]) + len(data["roots"]) <= BOXES:
-        return list(order)
+        return Forest(list(order))
     parts = _parts(order, data)
     if len(parts) == 1:
         return _grouped(order, data)
     # Every round of a training loop makes a graph of its own.
-    graphs: list[Group | str] = []
+    graphs = Forest([])
     for number, part in enumerate(parts, 1):
-        things = _grouped(part, data)
+        forest = _grouped(part, data)
         title = f"graph {number} of {len(parts)}"
-        graphs.append(_group(things, data, title) if len(part) > 1 else part[0])
-    while len(graphs) > GRAPHS:
-        graphs = _chunks(graphs, data, GRAPHS)
+        graphs.things.append(_group(forest.things, data, title) if len(part) > 1 else part[0])
+        graphs.paths.update(forest.paths)
+    while len(graphs.things) > GRAPHS:
+        graphs.things[:] = _chunks(graphs.things, data, GRAPHS)
     return graphs
 
 
-def _grouped(order: Sequence[str], data: RecordingData) -> list[Group | str]:
+def _grouped(order: Sequence[str], data: RecordingData) -> Forest:
     """Put the Nodes of one graph into groups."""
     paths = modules_of(order, data)
-    if not paths:
-        return _bundle(_by_line(order, data), data)
-    return _bundle(_Modules(data, paths).inside(order, 0), data)
+    things = _Modules(data, paths).inside(order, 0) if paths else _by_line(order, data)
+    return Forest(_bundle(things, data), paths)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from secondpass.picture.data import EdgeData, RecordingData
-from secondpass.picture.grouping import BOXES, CHILDREN, Group, forest_of, module_names
+from secondpass.picture.grouping import BOXES, CHILDREN, Forest, Group, forest_of
 
 OPENED = 24
 """Groups are opened by themselves as long as no more boxes than this are seen."""
@@ -71,7 +71,7 @@ def view_of(data: RecordingData, opened: Sequence[str] | None = None) -> View:
         Ids of the groups that are open; None leaves the choice to us.
     """
     forest = forest_of(data)
-    must = _around(forest, _must_show(data))
+    must = _around(forest.things, _must_show(data))
     view = _cut(data, forest, must | set(opened or ()))
     while opened is None:  # open level after level for as long as it fits
         closed = {name for name in view.groups.keys() & view.boxes.keys() if name[1] == "n"}
@@ -79,8 +79,8 @@ def view_of(data: RecordingData, opened: Sequence[str] | None = None) -> View:
         if not closed or len(deeper.boxes) > OPENED:
             break
         view = deeper
-    if view.groups:
-        view.modules = module_names(data)
+    if view.groups and not all(node["line"] for node in data["nodes"].values()):
+        view.modules = forest.modules()
     return view
 
 
@@ -132,7 +132,7 @@ def _around(forest: Sequence[Group | str], wanted: Iterable[str]) -> set[str]:
     return found
 
 
-def _cut(data: RecordingData, forest: Sequence[Group | str], opened: set[str]) -> View:
+def _cut(data: RecordingData, forest: Forest, opened: set[str]) -> View:
     """Draw the children of open groups and the closed groups as one box each."""
     view = View(stops=_stops(data))
     box_of: dict[str, str] = {}
@@ -155,7 +155,7 @@ def _cut(data: RecordingData, forest: Sequence[Group | str], opened: set[str]) -
                 view.boxes[thing.id] = frame
                 box_of.update(dict.fromkeys(thing.members, thing.id))
 
-    place(forest, None)
+    place(forest.things, None)
     _place_leaves(data, view, box_of, opened, place)
     for root, facts in data["roots"].items():
         source = box_of.get(facts["source"], "")

@@ -78,13 +78,13 @@ class AutogradGraph(anywidget.AnyWidget):
                 f"AutogradGraph() got an unknown keyword: {', '.join(sorted(unknown))}. "
                 "Valid keywords: step."
             )
-        super().__init__()
         self._of = recording
         self._drawing: Drawing | None = None
         self._drawn: list[Any] = []
         self.update()
         if step is not None:
             self.step = step
+        super().__init__()  # last: the message that opens the view in the browser then has it all
 
     @property
     def recording(self) -> Recorded:

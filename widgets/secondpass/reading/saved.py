@@ -138,6 +138,7 @@ def describe(slot: Slot) -> str:
     return text if slot.nbytes is None else f"{text} {bytes_text(slot.nbytes)}"
 
 
+@functools.lru_cache(maxsize=4_096)
 def short_type(dtype: str | None, shape: tuple[int | str, ...]) -> str:
     """Return ``f32[2×3]`` for a float32 tensor of two rows and three columns; ``f32`` for a scalar.
 
