@@ -505,3 +505,98 @@ def test_a_write_is_not_said_of_a_later_tensor_in_the_same_place_of_memory():
         writes.note_write(tensor, sys._getframe())
         del tensor
         assert writes.write_after(torch.zeros(3).add_(1), 0) is None
+
+
+HOSTILE = {
+    "a tensor that does not count its writes": """
+with torch.inference_mode():
+    x = torch.zeros(3)
+    x.add_(1)
+    x += 1
+    x[0] = 4
+    torch._foreach_add_([x], 1)
+said = x.tolist()
+""",
+    "a module before its __init__": """
+class Net(nn.Module):
+    def __init__(self):
+        self.count = 0
+        self.count += 1
+        super().__init__()
+said = Net().count
+""",
+    "attributes that are computed": """
+said = []
+class Slotted:
+    __slots__ = ("held",)
+    def __init__(self):
+        object.__setattr__(self, "held", {"a": 1})
+    def __getattr__(self, name):
+        return self.held[name]
+    def __setattr__(self, name, value):
+        self.held[name] = value
+class Spied:
+    a = 1
+    def __getattribute__(self, name):
+        said.append(name)
+        return object.__getattribute__(self, name)
+for one in Slotted(), Spied():
+    one.a += 1
+""",
+    "things that do not tell what they are": """
+import weakref
+said = []
+class Liar:
+    @property
+    def __class__(self):
+        said.append("asked")
+        raise KeyError("class")
+    def itself_(self):
+        return self
+class Dead:
+    def of_(self):
+        return weakref.proxy(Dead())
+Liar().itself_()
+Dead().of_()
+""",
+    "modes and subclasses": """
+from torch.overrides import TorchFunctionMode
+said = []
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        said.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+class Own(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        said.append(f"Own.{function.__name__}")
+        return super().__torch_function__(function, types, args, kwargs or {})
+x, own = torch.zeros(3), torch.zeros(3).as_subclass(Own)
+own.add_(1)
+with Mode():
+    x.add_(1)
+    x[0] = 3
+    own += 1
+    torch._foreach_add_([x], 1)
+""",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_written_into_is_not_asked_anything(name, listening):
+    assert run(HOSTILE[name])["said"] == run(HOSTILE[name], marked=False)["said"]
+
+
+def test_what_a_call_was_given_that_raised_is_not_written_by_the_next(listening):
+    source = """
+def nothing_():
+    pass
+x = torch.zeros(3)
+x.detach()[0] = 1
+try:
+    torch._foreach_add_([x], "no number")
+except (RuntimeError, TypeError):
+    pass
+nothing_()
+"""
+    assert writes.write_after(run(source)["x"], 0) is None

@@ -7,6 +7,7 @@ The marks of code that may do one of these (``x += 1``, ``x[0] = 1``, ``x.add_(1
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -19,6 +20,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from secondpass.hearing import line_log
 from secondpass.hearing.line_log import close_gap, here, number_now
 from secondpass.reading.places import Place
+from secondpass.reading.unheard import (
+    any_mode,
+    is_module,
+    is_plain,
+    is_tensor,
+    unheard,
+    version_of,
+)
 
 STORAGES = 4_096
 """Storages whose writes are remembered, the latest."""
@@ -36,8 +45,18 @@ readers: list[Callable[[torch.Tensor, int], None]] = []  # who wants to hear of 
 # By storage: a weak reference, for no other storage gets its identity as long as that is there,
 # and the version and line key of each write.
 _written: OrderedDict[int, tuple[StorageWeakRef, list[tuple[int, int]]]] = OrderedDict()
-_given: list[weakref.ref[torch.Tensor]] = []  # what the call that runs now writes into
 _switched: list[int] = []  # the keys of lines after which gradients were off
+_lock = threading.RLock()
+
+
+class _Thread(threading.local):
+    """What the call that this thread runs now writes into, and the version it had before."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[weakref.ref[torch.Tensor], int | None]] = []
+
+
+_running = _Thread()
 
 
 def wrote(value: Any) -> Any:
@@ -46,14 +65,15 @@ def wrote(value: Any) -> Any:
         return value
     if number_now() != here.last:
         close_gap(sys._getframe(1))
-    if isinstance(value, torch.Tensor):
+    if is_tensor(value):
         note_write(value, sys._getframe(1))
-    elif _given:
-        for alive in _given:
+    elif _running.given:
+        given, _running.given = _running.given, []
+        for alive, before in given:
             tensor = alive()
-            if tensor is not None:
+            # Those that an earlier call was given, which raised, were not written by this line.
+            if tensor is not None and _version(tensor) != before:
                 note_write(tensor, sys._getframe(1))
-        _given.clear()
     return value
 
 
@@ -61,17 +81,19 @@ def given(value: Any) -> Any:
     """Note what the call that follows writes into without handing it back, and return it."""
     if _compiling():
         return value
-    several = list(_tensors_of(value)) if isinstance(value, torch.nn.Module) else value
-    if isinstance(several, (list, tuple)):
-        _given[:] = [weakref.ref(one) for one in several if isinstance(one, torch.Tensor)]
+    several = list(_tensors_of(value)) if is_module(value) else value
+    if type(several) in (list, tuple):
+        tensors = [one for one in several if is_tensor(one)]
+        _running.given = [(weakref.ref(one), _version(one)) for one in tensors]
     return value
 
 
 def _tensors_of(module: torch.nn.Module) -> Iterator[Any]:
     """Yield a module's parameters and buffers; no method that the person may have is run."""
-    yield from module._parameters.values()
-    yield from module._buffers.values()
-    for one in module._modules.values():
+    parameters, buffers, modules = (_own(module).get(name) or {} for name in _TABLES)
+    yield from parameters.values()
+    yield from buffers.values()
+    for one in modules.values():
         if one is not None:
             yield from _tensors_of(one)
 
@@ -84,13 +106,13 @@ def wrote_in(value: Any, *path: str) -> None:
         close_gap(sys._getframe(1))
     for name in path:
         value = _attribute(value, name)
-    if isinstance(value, torch.Tensor):
+    if is_tensor(value):
         note_write(value, sys._getframe(1))
 
 
 def read(value: Any) -> Any:
     """Note that a line uses a ``.grad``, and return it."""
-    if isinstance(value, torch.Tensor) and readers and not _compiling():
+    if readers and is_tensor(value) and not _compiling():
         key = line_log.table.key_of(sys._getframe(1))
         for tell in readers:
             tell(value, key)
@@ -110,33 +132,33 @@ switched._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 def note_write(tensor: torch.Tensor, frame: FrameType | None) -> None:
     """Note that a frame's present line wrote into a tensor."""
-    storage = storage_of(tensor)
-    if storage is None:
+    storage, version = storage_of(tensor), _version(tensor)
+    if storage is None or version is None:
         return
-    version = tensor._version
-    known = _written.get(storage)
-    if known is None:
-        writes: list[tuple[int, int]] = []
-        alive = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
-        _written[storage] = alive, writes
-        if len(_written) > STORAGES:
-            _written.popitem(last=False)
-    else:
+    key = line_log.table.key_of(frame)
+    with _lock:
+        known = _written.get(storage)
+        if known is None:
+            alive = StorageWeakRef(_storage(tensor))  # type: ignore[no-untyped-call]
+            _written[storage] = alive, [(version, key)]
+            if len(_written) > STORAGES:
+                _written.popitem(last=False)
+            return
         writes = known[1]
         _written.move_to_end(storage)
         if writes[-1][0] > version:
             writes.clear()  # a tensor with a count of its own, as .data has
-    if not writes or writes[-1][0] < version:
-        writes.append((version, line_log.table.key_of(frame)))
-        del writes[:-WRITES]
+        if not writes or writes[-1][0] < version:
+            writes.append((version, key))
+            del writes[:-WRITES]
 
 
 def write_after(tensor: torch.Tensor, version: int) -> Place | None:
     """Return the line that first wrote into a tensor after it had a version, where it was heard."""
-    storage = storage_of(tensor)
-    known = None if storage is None else _written.get(storage)
-    for written, key in () if known is None else known[1]:
-        if version < written <= tensor._version and key != line_log.UNKNOWN:
+    storage, now = storage_of(tensor), _version(tensor)
+    known = None if storage is None or now is None else _written.get(storage)
+    for written, key in () if known is None else tuple(known[1]):
+        if version < written <= (now or 0) and key != line_log.UNKNOWN:
             return line_log.table.place(key)
     return None
 
@@ -150,25 +172,48 @@ def switched_off_at() -> Place | None:
 
 def storage_of(tensor: torch.Tensor) -> int | None:
     """Return the identity of a tensor's storage, None where it has none."""
+    storage = _storage(tensor)
+    return None if storage is None else int(storage._cdata)
+
+
+def _storage(tensor: torch.Tensor) -> Any:
     try:
-        return int(tensor.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):
+        if is_plain(tensor) and not any_mode():
+            return tensor.untyped_storage()
+        with unheard():
+            return tensor.untyped_storage()
+    except Exception:  # sparse, mkldnn; a subclass may raise anything
         return None
 
 
+def _version(tensor: torch.Tensor) -> int | None:
+    if is_plain(tensor) and not any_mode():
+        return version_of(tensor)
+    with unheard():
+        return version_of(tensor)
+
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+def _own(value: Any) -> dict[str, Any]:
+    """Return an object's own attributes; no ``__getattr__`` of the person's runs."""
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except Exception:  # it has slots; or a property of that name, which may raise anything
+        return {}
+    return own if issubclass(type(own), dict) else {}
+
+
 def _attribute(value: Any, name: str) -> Any:
-    tables = [getattr(value, "__dict__", None)]
-    if isinstance(value, torch.nn.Module):
-        tables += [value._parameters, value._buffers, value._modules]
-    for table in tables:
-        if table is not None and name in table:
-            return table[name]
-    return None
+    own = _own(value)
+    tables = [own, *(own.get(one) or {} for one in _TABLES if is_module(value))]
+    return next((table[name] for table in tables if name in table), None)
 
 
 # ---- optimizer steps
 
-_Steps = deque[tuple[int, list[int]]]  # line key, and the version of each parameter after it
+_Steps = deque[tuple[int, list[int | None]]]  # line key, and the version of each parameter after it
 _steps: dict[int, tuple[weakref.ref[Any], _Steps]] = {}  # by id: the fastest to look up
 
 
@@ -176,10 +221,10 @@ def note_step(optimizer: Any, frame: FrameType | None) -> None:
     """Note that an optimizer's step wrote into its parameters."""
     known = _steps.get(id(optimizer))
     if known is None or known[0]() is not optimizer:
-        for key in [key for key, (alive, _) in _steps.items() if alive() is None]:
-            del _steps[key]
+        for key in [key for key, (alive, _) in list(_steps.items()) if alive() is None]:
+            _steps.pop(key, None)
         known = _steps[id(optimizer)] = weakref.ref(optimizer), deque(maxlen=STEPS)
-    versions = [one._version for group in optimizer.param_groups for one in group["params"]]
+    versions = [_version(one) for group in optimizer.param_groups for one in group["params"]]
     known[1].append((line_log.table.key_of(frame), versions))
 
 
@@ -193,7 +238,8 @@ def stepped_after(tensor: torch.Tensor, version: int) -> Place | None:
         if storage is None or storage not in storages:
             continue
         place = storages.index(storage)
-        for key, versions in steps:
-            if place < len(versions) and versions[place] > version and key != line_log.UNKNOWN:
+        for key, versions in tuple(steps):
+            after = versions[place] if place < len(versions) else None
+            if after is not None and after > version and key != line_log.UNKNOWN:
                 return line_log.table.place(key)
     return None

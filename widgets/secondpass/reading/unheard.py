@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -35,6 +35,28 @@ def unheard() -> Iterator[None]:
 def is_plain(tensor: Any) -> bool:
     """Say whether no subclass's code runs when a tensor is looked at."""
     return type(tensor) in _PLAIN
+
+
+def is_tensor(thing: Any) -> TypeGuard[torch.Tensor]:
+    """Say whether a thing is a tensor, by its type alone.
+
+    ``isinstance`` asks the thing for its ``__class__``, which runs a person's code: a weak proxy
+    whose object has died raises.
+    """
+    return issubclass(type(thing), torch.Tensor)
+
+
+def is_module(thing: Any) -> TypeGuard[torch.nn.Module]:
+    """Say whether a thing is a module, by its type alone; see `is_tensor`."""
+    return issubclass(type(thing), torch.nn.Module)
+
+
+def version_of(tensor: torch.Tensor) -> int | None:
+    """Return how often a tensor was written to; one made under inference_mode does not count."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return None
 
 
 def any_mode() -> bool:
