@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -149,3 +150,45 @@ def test_a_stale_view_and_a_sparse_tensor_are_no_crash():
     sparse = torch.eye(3).to_sparse().requires_grad_()
     assert read(torch.sparse.mm(sparse, torch.ones(3, 1)).sum()).leaves[0].value == "f32[3×3]"
     del view
+
+
+class Lying:
+    @property
+    def __class__(self):
+        raise KeyError("class")
+
+
+class Renamed(torch.nn.Linear):
+    def named_parameters(self, prefix="", recurse=True):  # as it was before torch 2.0
+        raise AssertionError("the person's own: not for us to run")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: weakref.proxy(Lying()),  # dead at once
+        Lying,
+        lambda: Renamed.__new__(Renamed),  # before its __init__
+        lambda: Renamed(1, 1),
+    ],
+)
+def test_names_are_found_whatever_else_the_variables_hold(make):
+    x = leaf()
+    thing = make()
+    inside = [thing, x]
+    assert names_now()[id(x)] == "x"
+    assert names_of({"thing": thing, "inside": inside, 3: 4})[id(x)] == "inside[1]"
+
+
+def test_parameters_are_found_without_the_modules_own_methods():
+    net = Renamed(1, 1)
+    assert names_of({"net": net}) == {id(net.weight): "net.weight", id(net.bias): "net.bias"}
+
+
+def test_a_module_that_holds_itself_is_named_once():
+    net = torch.nn.Sequential(torch.nn.Linear(1, 1))
+    net[0].back = net
+    assert names_of({"net": net}) == {
+        id(net[0].weight): "net.0.weight",
+        id(net[0].bias): "net.0.bias",
+    }

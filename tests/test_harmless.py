@@ -1,5 +1,6 @@
 """Looking at a graph changes nothing and keeps nothing alive."""
 
+import contextlib
 import copy
 import gc
 import io
@@ -642,3 +643,46 @@ def test_an_error_of_ours_inside_a_pass_does_not_end_it(monkeypatch):
     assert len(warned) == 1
     assert torch.equal(x.grad, 3 * x.detach().exp())
     assert view.frames[-1].kind == "return"
+
+
+@pytest.mark.parametrize("look", [record, lambda: follow([torch.ones(1).requires_grad_() * 2])])
+def test_the_dict_that_locals_gave_keeps_what_it_holds(look):
+    x = torch.ones(1, requires_grad=True)
+    held = locals()
+    around = look()
+    with around if hasattr(around, "__enter__") else contextlib.nullcontext():
+        (x * 2).backward()
+    assert "x" in held and held["look"] is look
+
+
+def test_a_debugger_in_which_backward_runs_deletes_no_variable():
+    """Up to Python 3.12 what a tracer leaves in f_locals becomes the function's variables."""
+    y = torch.ones(1, requires_grad=True) * 2
+    view = follow([y])
+
+    def trace(frame, event, arg):
+        if event == "line" and "second" in frame.f_locals and not view.calls:
+            y.backward()
+        return trace
+
+    def work():
+        first = 1
+        second = 2
+        return first + second
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        assert work() == 3
+    finally:
+        sys.settrace(before)
+    assert len(view.calls) == 1
+
+
+def test_a_recorded_block_without_a_call_keeps_no_variable():
+    x = torch.ones(1, requires_grad=True)
+    with record() as recording:
+        y = x * 2
+    died = weakref.ref(y)
+    del y
+    assert died() is None and recording.frames[0].kind == "forward"

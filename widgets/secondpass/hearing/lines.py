@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Any
 
 from secondpass.hearing import line_log, marks, writes
 from secondpass.hearing.line_log import UNKNOWN
+from secondpass.reading import names
 from secondpass.reading.places import Place, is_own, own_frame
 
 number_now = line_log.number_now
@@ -140,10 +140,7 @@ class _Tracer:
                 while getattr(before, "tracer", self).stopped and hasattr(before, "before"):
                     before = before.before
                 frame.f_trace = before
-            # Up to Python 3.12 tracing leaves a copy of a function's variables in its frame, which
-            # would keep alive a tensor that the function deletes later.
-            if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-                frame.f_locals.clear()
+            names.locals_of(frame)  # tracing left a copy of the variables behind: no more
         self._frames.clear()
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:

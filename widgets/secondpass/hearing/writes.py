@@ -25,6 +25,7 @@ from secondpass.reading.unheard import (
     is_module,
     is_plain,
     is_tensor,
+    own_attributes,
     unheard,
     version_of,
 )
@@ -90,7 +91,8 @@ def given(value: Any) -> Any:
 
 def _tensors_of(module: torch.nn.Module) -> Iterator[Any]:
     """Yield a module's parameters and buffers; no method that the person may have is run."""
-    parameters, buffers, modules = (_own(module).get(name) or {} for name in _TABLES)
+    own = own_attributes(module)
+    parameters, buffers, modules = (own.get(name) or {} for name in _TABLES)
     yield from parameters.values()
     yield from buffers.values()
     for one in modules.values():
@@ -196,17 +198,8 @@ def _version(tensor: torch.Tensor) -> int | None:
 _TABLES = ("_parameters", "_buffers", "_modules")
 
 
-def _own(value: Any) -> dict[str, Any]:
-    """Return an object's own attributes; no ``__getattr__`` of the person's runs."""
-    try:
-        own = object.__getattribute__(value, "__dict__")
-    except Exception:  # it has slots; or a property of that name, which may raise anything
-        return {}
-    return own if issubclass(type(own), dict) else {}
-
-
 def _attribute(value: Any, name: str) -> Any:
-    own = _own(value)
+    own = own_attributes(value)
     tables = [own, *(own.get(one) or {} for one in _TABLES if is_module(value))]
     return next((table[name] for table in tables if name in table), None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
@@ -10,6 +12,7 @@ from typing import Any
 import torch
 
 from secondpass.reading.places import is_own
+from secondpass.reading.unheard import is_module, is_tensor, own_attributes
 
 LOOKED_AT = 5_000
 """Tensors named in one go, at most: a frame may hold a list of a million."""
@@ -67,9 +70,10 @@ def _named(scopes: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     others = []
     for variables in scopes:
         for name, value in list(variables.items()):
-            if name.startswith("_") or name in _IPYTHON:
-                continue  # IPython's history would name every old result
-            if isinstance(value, torch.Tensor):
+            # A dict of globals may have other keys; IPython's history would name every old result.
+            if not isinstance(name, str) or name.startswith("_") or name in _IPYTHON:
+                continue
+            if is_tensor(value):
                 names.setdefault(id(value), name)
             else:
                 others.append((name, value))
@@ -82,38 +86,62 @@ def _named(scopes: Sequence[Mapping[str, Any]]) -> dict[int, str]:
 
 
 def variables_of(frame: FrameType) -> Iterator[dict[str, Any]]:
-    """Yield a frame's local variables and, for a function, its module's, as copies.
+    """Yield a frame's local variables and, for a function, its module's, as copies."""
+    yield locals_of(frame)
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED or frame.f_locals is not frame.f_globals:
+        yield dict(frame.f_globals)
+
+
+def locals_of(frame: FrameType) -> dict[str, Any]:
+    """Return a frame's local variables as a copy, and leave none behind.
 
     Up to Python 3.12 ``f_locals`` of a function is a dict that the frame keeps: left filled, it
     would keep a tensor alive that the function has deleted.
     """
     local = frame.f_locals
-    yield dict(local)
-    if local is frame.f_globals:
-        return
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & 0x1:  # CO_OPTIMIZED: a function
-        local.clear()
-    yield dict(frame.f_globals)
+    copy = dict(local)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        # Held by more than the frame, this variable and the call, it is the person's own, from
+        # locals(). And when a tracer returns, Python writes the dict back into the variables.
+        if sys.gettrace() is None and sys.getrefcount(local) <= 3:
+            local.clear()
+    return copy
 
 
 def tensors_inside(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors that a module, list, tuple or dict holds, with a name for each."""
-    if isinstance(value, torch.nn.Module):
-        for inner, tensor in value.named_parameters(remove_duplicate=True):
-            yield f"{name}.{inner}", tensor
+    """Yield the tensors that a module, list, tuple or dict holds, with a name for each.
+
+    Nothing of the person's code runs.
+    """
+    if is_module(value):
+        yield from _parameters(name, value, set())
         return
     for key, item in _items(value):
-        if isinstance(item, torch.Tensor):
+        if is_tensor(item):
             yield f"{name}[{key!r}]", item
-        elif isinstance(item, torch.nn.Module):
+        elif is_module(item):
             yield from tensors_inside(f"{name}[{key!r}]", item)
 
 
+def _parameters(
+    name: str, module: torch.nn.Module, seen: set[int]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield what ``named_parameters`` does, which a person may have written anew."""
+    seen.add(id(module))
+    own = own_attributes(module)
+    for key, item in list((own.get("_parameters") or {}).items()):
+        if is_tensor(item):
+            yield f"{name}.{key}", item
+    for key, item in list((own.get("_modules") or {}).items()):
+        if is_module(item) and id(item) not in seen:
+            yield from _parameters(f"{name}.{key}", item, seen)
+
+
 def _items(value: Any) -> list[tuple[Any, Any]]:
-    """Return the first items of a plain container; nothing of the person's code runs."""
+    """Return the first items of a plain container."""
     if type(value) in (list, tuple):
         return list(enumerate(value[:INSIDE]))
     if type(value) is dict:
-        keys = [key for key in list(value)[:INSIDE] if type(key) in (str, int)]
-        return [(key, value[key]) for key in keys]
+        items = list(itertools.islice(value.items(), INSIDE))
+        return [(key, item) for key, item in items if type(key) in (str, int)]
     return []

@@ -51,6 +51,15 @@ def is_module(thing: Any) -> TypeGuard[torch.nn.Module]:
     return issubclass(type(thing), torch.nn.Module)
 
 
+def own_attributes(thing: Any) -> dict[str, Any]:
+    """Return what an object holds itself; no ``__getattr__`` of the person's runs."""
+    try:
+        own = object.__getattribute__(thing, "__dict__")
+    except Exception:  # it has slots; or a property of that name, which may raise anything
+        return {}
+    return own if issubclass(type(own), dict) else {}
+
+
 def version_of(tensor: torch.Tensor) -> int | None:
     """Return how often a tensor was written to; one made under inference_mode does not count."""
     try:

@@ -157,7 +157,7 @@ def _recorded() -> Iterator[Recording]:
         recorder.catch_up()
         frame = places.own_frame(sys._getframe(1))
         if not recorder.calls and frame is not None:
-            recorder.add_unused(next(names.variables_of(frame)), since)
+            recorder.add_unused(names.locals_of(frame), since)
 
 
 def follow(tensors: Sequence[torch.Tensor]) -> Recording:
