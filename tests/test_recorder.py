@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from secondpass.reading.values import value_text
 from secondpass.replay.recorder import FRAME_LIMIT
 from secondpass.replay.recording import follow, record
 
@@ -508,3 +509,63 @@ def test_a_recording_tells_no_machines_paths():
     sources = [source["name"] for source in recording.to_dict()["sources"]]
     assert sources == ["test_recorder.py"]
     assert os.path.dirname(__file__) not in json.dumps(recording.to_dict())
+
+
+def test_a_list_of_slots_of_which_one_is_empty_is_kept_where_it_is_kept():
+    x = torch.ones(3, 3, requires_grad=True)
+    y = x[:, torch.tensor([0, 1])].sum()
+    recording = follow([y])
+    y.backward(retain_graph=True)
+    assert [slot.state for slot in recording.graph.nodes[1].slots] == ["none", "held"]
+    assert texts(recording, "node")[1].endswith("Its saved tensor indices[1] is kept.")
+    y.backward()
+    assert [slot.state for slot in recording.graph.nodes[1].slots] == ["none", "freed"]
+
+
+def test_a_function_may_give_its_context_a_name():
+    class Named(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.name, ctx.register_hook = "mine", "mine too"
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    y = Named.apply(leaf())
+    recording = follow([y])
+    y.backward()
+    assert [node.name for node in recording.graph.nodes] == ["NamedBackward"]
+    assert "node" in kinds(recording)
+
+
+def test_a_gradient_made_in_inference_mode_is_seen():
+    with record() as recording:
+        x = leaf()
+        y = x**2
+        y.backward()
+        with torch.inference_mode():
+            x.grad = torch.ones(1)
+            x.grad.add_(1)
+    assert texts(recording, "write") == [
+        "x.grad was changed outside the recorded calls: 4 → 1",
+        "x.grad was changed outside the recorded calls: 1 → 2",
+    ]
+    assert x.grad.item() == 2
+
+
+@pytest.mark.parametrize(
+    "dtype, number",
+    [
+        (torch.float16, 6e4),
+        (torch.bfloat16, 2.5),
+        (torch.float32, 1e-25),
+        (torch.float32, 1e30),
+        (torch.complex64, 1e-25),
+    ],
+)
+def test_a_norm_is_right_in_the_digits_that_are_shown(dtype, number):
+    numbers = torch.full((8,), number, dtype=dtype)
+    true = sum(abs(one) ** 2 for one in numbers.to(torch.complex128).tolist()) ** 0.5
+    assert value_text(numbers).endswith(f" norm {true:.4g}")

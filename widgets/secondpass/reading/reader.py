@@ -265,7 +265,7 @@ class GraphReader:
         node_id = self._ids[tag.number] = f"n{len(self.nodes)}"
         known = self.nodes[node_id] = KnownNode(
             node_id,
-            str(node.name()),
+            walk.name_of(node),
             walk.age(node),
             _outputs(node),
             born_in,

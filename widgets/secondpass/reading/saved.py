@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from secondpass.reading import walk
 from secondpass.reading.unheard import is_plain, unheard
 
 HELD = "held"
@@ -120,7 +121,7 @@ def is_empty(node: Any, name: str) -> bool:
         content = getattr(node, _RAW + name.partition("[")[0])
     except RuntimeError:  # lists of slots and custom Functions refuse as a whole
         return True
-    place = content[0] if type(content) is tuple else content
+    place = content[int(name[name.index("[") + 1 : -1])] if type(content) is tuple else content
     return place.data is None and place.unpack_hook is None
 
 
@@ -196,7 +197,7 @@ def _raw_names(kind: Any) -> tuple[str, ...]:
 
 def _shows_nothing(node: Any) -> bool:
     """Say whether a Node may hold tensors that Python cannot see."""
-    name = str(node.name())
+    name = walk.name_of(node)
     return not SHOWN or name.endswith("CopySlices") or "CppNode" in name
 
 

@@ -15,10 +15,13 @@ except ImportError:  # torch runs without it, and so does what is here
     numpy = None  # type: ignore[assignment]
 
 from secondpass.reading.saved import short_type, type_name
-from secondpass.reading.unheard import any_mode, is_plain, unheard
+from secondpass.reading.unheard import any_mode, is_plain, unheard, version_of
 
 SHOWN_WHOLE = 6
 """A tensor of up to this many numbers is shown whole."""
+
+TINY = 1e-15
+"""Squares of numbers so small vanish in 32 bits."""
 
 MANY = 8_192
 """From so many numbers on numpy counts zeros faster than torch does, ten times at 130,000."""
@@ -77,8 +80,8 @@ class Value:
             return
         if not (value.is_floating_point() or value.is_complex()):
             value = value.to(torch.float32)
-        norm = torch.linalg.vector_norm(value).item()
         zeros = size - _count_nonzero(value, size)
+        norm = _norm(value, all_zero=zeros == size)
         nan = inf = 0
         if not math.isfinite(norm):
             nan, inf = int(value.isnan().sum().item()), int(value.isinf().sum().item())
@@ -157,7 +160,7 @@ class SeenGradient:
         grad = leaf.grad
         self.value = None if grad is None else value or Value(grad)
         self._tensor = None if grad is None else weakref.ref(grad)
-        self._version = None if grad is None else grad._version
+        self._version = None if grad is None else version_of(grad)
 
     @property
     def text(self) -> str | None:
@@ -169,7 +172,19 @@ class SeenGradient:
         grad = leaf.grad
         if grad is None or self._tensor is None:
             return grad is None and self._tensor is None
-        return self._tensor() is grad and self._version == grad._version
+        version = version_of(grad)
+        return self._tensor() is grad and version is not None and version == self._version
+
+
+def _norm(value: torch.Tensor, all_zero: bool) -> float:
+    """Return a norm to the digits that are shown, also where squares overflow or vanish."""
+    if value.dtype.itemsize < 4:
+        return float(torch.linalg.vector_norm(value, dtype=torch.float32).item())
+    norm = float(torch.linalg.vector_norm(value).item())
+    if all_zero or TINY < norm < math.inf:
+        return norm
+    wide = torch.complex128 if value.is_complex() else torch.float64
+    return float(torch.linalg.vector_norm(value, dtype=wide).item())
 
 
 def _count_nonzero(value: torch.Tensor, size: int) -> int:

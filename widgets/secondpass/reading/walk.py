@@ -168,6 +168,11 @@ def is_accumulate(node: Any) -> bool:
     return type(node).__name__ == "AccumulateGrad"
 
 
+def name_of(node: Any) -> str:
+    """Return a Node's name as torch says it; a Function may have set ``ctx.name`` to its own."""
+    return str(type(node).name(node))
+
+
 def age(node: Any) -> int:
     """Return a Node's sequence number, -1 where torch does not tell.
 

@@ -70,8 +70,10 @@ class WatchedCall:
                 for one, output in following
             ]
             hooks = _NodeHooks(self, reader.nodes[reading.ids[node]], sources)
-            self._handles.append(node.register_prehook(hooks.before))
-            self._handles.append(node.register_hook(hooks.after))
+            # A Function may have set attributes of these names on its context.
+            kind = type(node)
+            self._handles.append(kind.register_prehook(node, hooks.before))
+            self._handles.append(kind.register_hook(node, hooks.after))
         for accumulate, leaf_id in leaf_ids.items():
             if leaf_id is not None:
                 leaf_hooks = _LeafHooks(self, leaf_id)
