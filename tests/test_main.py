@@ -163,6 +163,89 @@ def test_a_torch_that_cannot_be_imported_fails_as_under_python(source, folder):
     assert same("program.py").returncode == 1
 
 
+NAMES_OF_PYTHONS = ("ast", "colorsys", "html", "inspect", "random", "tokenize")
+
+
+def test_a_file_named_like_a_module_that_only_we_need_is_the_programs(folder):
+    for name in NAMES_OF_PYTHONS:
+        (folder / f"{name}.py").write_text("mine = True\n")
+    (folder / "program.py").write_text(
+        f"import sys, {', '.join(NAMES_OF_PYTHONS)}\n"
+        f"print([sys.modules[name].mine for name in {NAMES_OF_PYTHONS}])\n"
+    )
+    (folder / "sub").mkdir()
+    (folder / "sub" / "program.py").write_text("import ast, inspect; print(ast.parse)\n")
+    assert same("program.py").stdout == f"{[True] * len(NAMES_OF_PYTHONS)}\n"
+    plain, ours = python("sub/program.py"), python("-m", "secondpass", "sub/program.py")
+    assert (plain.returncode, ours.returncode, ours.stderr) == (0, 0, "")
+
+
+def test_such_a_file_is_not_what_the_explanation_and_its_page_need(folder):
+    pytest.importorskip("anywidget")
+    for name in ("html", "mimetypes", "sysconfig", "traitlets"):
+        (folder / f"{name}.py").write_text(f"print('{name} is mine')\n")
+    (folder / "program.py").write_text(
+        "import html, torch\nx = torch.ones(1, requires_grad=True)\ny = x**2\n"
+        "y.backward()\ny.backward()\n"
+    )
+    done = python("-m", "secondpass", "--html", "page.html", "program.py")
+    assert done.stdout == "html is mine\n"
+    assert "secondpass: call 2 stopped in Pow, made on line 3" in done.stderr
+    page = (folder / "page.html").read_text()
+    assert "<svg" in page or "image/svg+xml" in page
+
+
+@pytest.mark.parametrize("what", [["program.py"], ["-m", "program"], ["folder"]])
+def test_a_program_finds_three_frames_more_around_itself(what, folder):
+    for place in (folder / "program.py", folder / "folder" / "__main__.py"):
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("import inspect; print(len(inspect.stack()))\n")
+    plain, ours = python(*what), python("-m", "secondpass", *what)
+    assert int(ours.stdout) - int(plain.stdout) == 3
+
+
+def test_an_interrupted_program_ends_by_the_signal_whatever_is_written(folder):
+    (folder / "program.py").write_text(
+        "import os, signal, torch\nos.kill(os.getpid(), signal.SIGINT)\nwhile True: pass\n"
+    )
+    plain = python("program.py")
+    done = python("-m", "secondpass", "--report", "r.json", "--html", "p.html", "program.py")
+    assert done.returncode == plain.returncode
+    assert json.loads((folder / "r.json").read_text())["error"] is None
+
+
+def test_of_a_program_without_torch_report_and_page_say_so(folder):
+    (folder / "program.py").write_text("import json; 1 / 0\n")
+    (folder / "r.json").write_text("from an earlier run")
+    (folder / "p.html").write_text("from an earlier run")
+    done = python("-m", "secondpass", "--report", "r.json", "--html", "p.html", "program.py")
+    assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+    assert json.loads((folder / "r.json").read_text())["message"] == "division by zero"
+    assert "torch was not loaded" in (folder / "p.html").read_text()
+
+
+def test_a_killed_program_leaves_no_report_of_an_earlier_run(folder):
+    (folder / "program.py").write_text("import os; os._exit(7)\n")
+    (folder / "r.json").write_text("from an earlier run")
+    assert python("-m", "secondpass", "--report", "r.json", "program.py").returncode == 7
+    assert (folder / "r.json").read_text() == ""
+
+
+def test_a_program_too_deep_to_compile_fails_in_pythons_own_words(folder):
+    (folder / "program.py").write_text(f"x = 1\ny = {' + '.join(['x'] * 9000)}\n")
+    plain, ours = python("program.py"), python("-m", "secondpass", "program.py")
+    assert (ours.returncode, ours.stderr) == (plain.returncode, plain.stderr)
+
+
+def test_a_program_that_closes_stderr_gets_its_report(folder):
+    (folder / "program.py").write_text(
+        "import sys, torch\nx = torch.ones(1, requires_grad=True)\ny = x**2\n"
+        "sys.stderr.close()\ny.backward()\ny.backward()\n"
+    )
+    python("-m", "secondpass", "--report", "r.json", "program.py")
+    assert json.loads((folder / "r.json").read_text())["family"] == "same-root"
+
+
 @pytest.mark.parametrize("arguments", [["-m", "pack", "a"], ["pack", "a"], ["-m", "pack.inner"]])
 def test_modules_and_folders_run_as_under_python(arguments, folder):
     same(*arguments)

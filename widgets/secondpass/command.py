@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
 import os
 import runpy
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.machinery import SourceFileLoader
+from functools import partial
+from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from secondpass.hearing import loading
 
@@ -47,8 +49,36 @@ class Options:
     program: list[str] = field(default_factory=list)  # script or module, and its arguments
 
 
-def main(arguments: list[str]) -> None:
-    """Run a program under secondpass; the process ends as the program would have ended it."""
+@dataclass
+class Program:
+    """A program that is ready to run: a script's code, or else what runs a module.
+
+    Attributes
+    ----------
+    ending : Ending
+    code : CodeType or None
+    names : dict
+        The module ``__main__`` in which the code is to run.
+    run_module : callable
+        Where there is no code: has Python find and run it.
+    """
+
+    ending: Ending
+    code: CodeType | None = None
+    names: dict[str, Any] = field(default_factory=dict)
+    run_module: Callable[[], object] = lambda: None
+
+
+def prepare(arguments: list[str], first: str | None) -> Program:
+    """Make everything ready for a program; the process ends as the program would have ended it.
+
+    Parameters
+    ----------
+    arguments : list of str
+        The command line's.
+    first : str or None
+        What Python had put first in ``sys.path``, and what is not there now; None where nothing.
+    """
     options = read_options(arguments)
     for path in (options.report, options.html):
         if path is not None and path != "-":
@@ -58,9 +88,8 @@ def main(arguments: list[str]) -> None:
     loading.mark_imports()
     loading.when_torch_is_loaded(ending.listen)
     if options.module:
-        _run_module(options.program, ending)
-    else:
-        _run_script(options.program, ending)
+        return _module(options.program, ending, first)
+    return _script(options.program, ending)
 
 
 def read_options(arguments: list[str]) -> Options:
@@ -99,9 +128,12 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _check_writable(path: str) -> None:
-    """Say now that a file cannot be written, not after the script has run for an hour."""
+    """Say now that a file cannot be written, not after the script has run for an hour.
+
+    What an earlier run has left there goes: a program that is killed writes nothing.
+    """
     try:
-        with open(path, "a", encoding="utf-8"):
+        with open(path, "w", encoding="utf-8"):
             pass
     except OSError as error:
         _refuse(f"cannot write {path}: {error.strerror}")
@@ -118,10 +150,12 @@ class Ending:
         self._error: BaseException | None = None
         self._listens = False
         self._explained: Explanation | None = None
+        self.folder: str | None = None  # of the program: see `_apart_from`
 
     def listen(self) -> None:
         """Begin to listen: torch has been loaded."""
-        from secondpass.explaining import listening
+        with _apart_from(self.folder):
+            from secondpass.explaining import listening, wording  # noqa: F401 - needed later
 
         listening.start()
         if self._html is not None:
@@ -147,6 +181,7 @@ class Ending:
 
         def show(kind: type[BaseException], value: BaseException, traceback: object) -> None:
             value.__traceback__ = shown  # without our frames, which were put back on the way out
+            sys.last_traceback = shown  # a debugger looks there
             sys.excepthook = hook
             hook(kind, value, shown)
             self._explain(value)
@@ -163,46 +198,59 @@ class Ending:
         if explanation is None:
             return
         self._explained = explanation
-        if sys.stderr is not None:
-            print(f"\n{explanation}", file=sys.stderr, flush=True)
+        _say(f"\n{explanation}")
 
     def finish(self) -> None:
         """Write what was asked for; runs when everything else has ended."""
         if os.getpid() != self._process:
             return  # a child that was forked
-        report: dict[str, object] | None = None
-        if self._listens:
-            from secondpass.explaining import listening
+        with _apart_from(self.folder):
+            self._finish()
+        if isinstance(self._error, KeyboardInterrupt):
+            # Python ends by the signal if what was executed last was interrupted: not our imports.
+            with contextlib.suppress(KeyboardInterrupt):
+                exec("raise KeyboardInterrupt")
 
-            listening.stop()
-            found = listening.last_words(self._error, self._explained)
-            report = found.to_dict()
-            if found.notices and self._explained is None and sys.stderr is not None:
-                print(found, file=sys.stderr, flush=True)
-            if self._html is not None:
-                what = "What stopped" if self._explained else "What secondpass found in"
-                _write_page(self._html, str(found), f"{what} {self._program}")
-                if self._html != "-" and self._explained and sys.stderr is not None:
-                    print(f"  With its picture: {self._html}", file=sys.stderr, flush=True)
-        self._write(report)
-
-    def _write(self, report: dict[str, object] | None) -> None:
-        if self._report is None:
+    def _finish(self) -> None:
+        if not self._listens:
+            self._write_nothing()
             return
-        import json
+        from secondpass.explaining import listening
 
-        text = json.dumps(report if report is not None else _nothing_to_say(self._error), indent=1)
-        if self._report == "-":
-            print(text, flush=True)
-        else:
-            Path(self._report).write_text(text + "\n", encoding="utf-8")
+        listening.stop()
+        found = listening.last_words(self._error, self._explained)
+        if found.notices and self._explained is None:
+            _say(str(found))
+        if self._html is not None:
+            what = "What stopped" if self._explained else "What secondpass found in"
+            _write_page(self._html, str(found), f"{what} {self._program}")
+            if self._html != "-" and self._explained:
+                _say(f"  With its picture: {self._html}")
+        if self._report is not None:
+            _write_report(self._report, found.to_dict())
+
+    def _write_nothing(self) -> None:
+        """Write what was asked for, of a program that never loaded torch; at its end, nor do we."""
+        from secondpass.explaining.report import Explanation
+
+        if self._html is not None:
+            _write(self._html, "<!doctype html>\n<p>secondpass: torch was not loaded.</p>")
+        if self._report is not None:
+            message = "" if self._error is None else str(self._error)
+            _write_report(self._report, Explanation(message=message).to_dict())
 
 
-def _nothing_to_say(error: BaseException | None) -> dict[str, object]:
-    """Return the report of a program that never loaded torch."""
-    from secondpass.explaining.report import Explanation
+def _say(words: str) -> None:
+    """Print on stderr, unless the program has closed it."""
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(words, file=sys.stderr, flush=True)
 
-    return Explanation(message="" if error is None else str(error)).to_dict()
+
+def _write_report(path: str, report: dict[str, object]) -> None:
+    import json
+
+    _write(path, json.dumps(report, indent=1) + "\n")
 
 
 def _write_page(path: str, words: str, title: str) -> None:
@@ -213,13 +261,16 @@ def _write_page(path: str, words: str, title: str) -> None:
 
     recording = listening.picture()
     if recording is None:
-        whole = page_of_words(title, words)
+        _write(path, page_of_words(title, words))
     else:
-        whole = page(AutogradGraph(recording), words, title)
+        _write(path, page(AutogradGraph(recording), words, title))
+
+
+def _write(path: str, text: str) -> None:
     if path == "-":
-        print(whole)
+        print(text.rstrip("\n"), flush=True)
     else:
-        Path(path).write_text(whole, encoding="utf-8")
+        Path(path).write_text(text, encoding="utf-8")
 
 
 def _absolute(path: str | None) -> str | None:
@@ -243,44 +294,38 @@ def trimmed(traceback: TracebackType | None, runner: CodeType) -> TracebackType 
     return start
 
 
-def _run_script(program: list[str], ending: Ending) -> None:
+def _script(program: list[str], ending: Ending) -> Program:
     script = program[0]
     filename = os.path.join(os.getcwd(), script)  # as Python names it: not normalised
     if os.path.isdir(script) or _is_zip(script):
         if not os.path.isdir(script) or os.path.exists(os.path.join(script, "__main__.py")):
-            _set_path(os.path.abspath(script))
+            _set_path(os.path.abspath(script), ending)
             sys.argv = program
             _new_main()
-            _run(lambda: _run_as_main("__main__", False), ending)
-            return
+            return Program(ending, run_module=partial(_run_as_main, "__main__", False))
         _leave_to_python(program, ending)
     try:
         source = Path(script).read_bytes()
         code = loading.compile_marked(source, filename)
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         _leave_to_python(program, ending)
-    _set_path(os.path.dirname(os.path.realpath(script)))
+    if not sys.flags.safe_path:
+        _set_path(os.path.dirname(os.path.realpath(script)), ending)
     sys.argv = program
     module = _new_main()
     module.__loader__ = SourceFileLoader("__main__", filename)
     module.__dict__.update(
         __annotations__={}, __builtins__=builtins, __file__=filename, __cached__=None
     )
-    _run(lambda: exec(code, module.__dict__), ending)
+    return Program(ending, code, module.__dict__)
 
 
-def _run_module(program: list[str], ending: Ending) -> None:
+def _module(program: list[str], ending: Ending, first: str | None) -> Program:
+    if first is not None:
+        _set_path(first, ending)
     sys.argv = ["-m", *program[1:]]
     _new_main()
-    _run(lambda: _run_as_main(program[0]), ending)
-
-
-def _run(body: Callable[[], object], ending: Ending) -> None:
-    try:
-        body()
-    except BaseException as error:
-        ending.end_in(error, _run.__code__)
-        raise
+    return Program(ending, run_module=partial(_run_as_main, program[0]))
 
 
 def _new_main() -> ModuleType:
@@ -289,10 +334,64 @@ def _new_main() -> ModuleType:
     return module
 
 
-def _set_path(folder: str) -> None:
-    """Let imports look in the script's folder first, where Python would."""
-    if not sys.flags.safe_path:
-        sys.path[0] = folder
+# ---- the person's modules and Python's, where both have one name
+
+_KEPT = ("__main__", "encodings", "secondpass", "torch")  # what each name stands for is settled
+
+
+def _set_path(folder: str, ending: Ending) -> None:
+    """Let imports look in the program's folder first, where Python would."""
+    ending.folder = folder
+    _forget_hidden(folder, set(sys.modules))
+    sys.path.insert(0, folder)
+
+
+@contextlib.contextmanager
+def _apart_from(folder: str | None) -> Iterator[None]:
+    """Import what we need as if the program's folder were not there; leave its modules as found.
+
+    A folder may hold an ``html.py``: it is what the program means by that name, and not we.
+    """
+    if folder is None:
+        yield
+        return
+    theirs = {name: one for name, one in sys.modules.items() if _lies_in(folder, name)}
+    for name in theirs:
+        del sys.modules[name]
+    before, path = set(sys.modules), list(sys.path)
+    sys.path[:] = [one for one in path if one != folder]
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        _forget_hidden(folder, set(sys.modules) - before)
+        sys.modules.update(theirs)
+
+
+def _forget_hidden(folder: str, names: set[str]) -> None:
+    """Forget the modules among some names that Python would have looked for in a folder first."""
+    for name in names:
+        if "." in name or name in _KEPT or _is_in_python(sys.modules[name]):
+            continue
+        found = PathFinder.find_spec(name, [folder])
+        if found is not None and found.origin is not None:
+            for inner in [one for one in sys.modules if one.partition(".")[0] == name]:
+                del sys.modules[inner]
+
+
+def _is_in_python(module: ModuleType) -> bool:
+    """Say whether a module is part of Python itself: no file can stand in for it."""
+    return getattr(getattr(module, "__spec__", None), "origin", "") in ("built-in", "frozen")
+
+
+def _lies_in(folder: str, name: str) -> bool:
+    """Say whether a module, or the package that it is in, lies right in a folder."""
+    outer = name.partition(".")[0]
+    file = getattr(sys.modules.get(outer), "__dict__", {}).get("__file__")
+    if outer in _KEPT or not isinstance(file, str):
+        return False
+    place, base = os.path.split(file)
+    return folder == (os.path.dirname(place) if base.startswith("__init__.") else place)
 
 
 def _is_zip(script: str) -> bool:
