@@ -341,6 +341,53 @@ def test_the_log_forgets_its_middle_and_says_so():
     assert log.find(line_log.LONGEST_LOG // 4) == line_log.UNKNOWN
 
 
+def test_a_log_can_be_asked_while_its_thread_writes():
+    log, going, failed = line_log.Log(0), [True], []
+
+    def ask():
+        while going:
+            try:
+                log.find(log.numbers[-1] - 1 if log.numbers else 0)
+            except IndexError as error:
+                failed.append(error)
+
+    asking, often = threading.Thread(target=ask), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    asking.start()
+    for number in range(100_000):
+        log.add(number, 1 + number % 2)
+    going.clear()
+    asking.join()
+    sys.setswitchinterval(often)
+    assert not failed
+
+
+def test_an_object_that_dies_while_a_line_is_looked_up_makes_nodes_of_its_own(listening):
+    """Python may collect garbage wherever something is made, in the midst of us too."""
+    source = """
+import gc
+class Dying:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        made.append(w.exp())
+
+made, w = [], torch.ones(1, requires_grad=True)
+before = gc.get_threshold()
+for allocations in range(1, 100):
+    gc.disable()
+    Dying()
+    gc.set_threshold(allocations)
+    gc.enable()
+    y = w.tan()
+    z = y.sin()
+gc.set_threshold(*before)
+"""
+    run(source)
+    numbers = list(line_log.here.log.numbers)
+    assert numbers == sorted(numbers)
+
+
 # ---- marks change nothing else
 
 SPEECH = '''"""A module."""

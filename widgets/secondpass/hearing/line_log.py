@@ -9,6 +9,7 @@ and no tensor and no Node is kept.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from array import array
@@ -57,8 +58,8 @@ class Log:
         if self.keys and self.keys[-1] == key:
             self.numbers[-1] = number
             return
+        self.keys.append(key)  # first: another thread may ask in between
         self.numbers.append(number)
-        self.keys.append(key)
         if len(self.keys) > LONGEST_LOG:
             first, last = LONGEST_LOG // 8, LONGEST_LOG // 2
             del self.numbers[first:last], self.keys[first:last]
@@ -95,7 +96,8 @@ class Table:
     def __init__(self) -> None:
         self._keys: dict[tuple[int, ...], int] = {}
         self._own_files: dict[str, bool] = {}
-        self._chains: list[tuple[tuple[CodeType, int], ...]] = [()]
+        self._chains: dict[int, tuple[tuple[CodeType, int], ...]] = {UNKNOWN: ()}
+        self._numbers = itertools.count(UNKNOWN + 1)
 
     def key_of(self, frame: FrameType | None, line: int | None = None) -> int:
         """Return the key of a frame's line (its present one) and of the own frames around it."""
@@ -126,9 +128,10 @@ class Table:
             at = line if line and frame is first else frame.f_lineno
             chain.append((frame.f_code, at or 0))
             frame = frame.f_back
-        self._chains.append(tuple(chain))
-        self._keys[way] = len(self._chains) - 1
-        return len(self._chains) - 1
+        key = next(self._numbers)  # no other thread gets the same
+        self._chains[key] = tuple(chain)
+        self._keys[way] = key
+        return key
 
     def place(self, key: int) -> Place:
         """Return the place of a key."""
@@ -177,13 +180,13 @@ def caught() -> None:
 
 def close_gap(frame: FrameType | None, line: int | None = None) -> None:
     """Close the gap since the last mark: its Nodes were made by the frame's line."""
-    number = number_now()
-    log = here.log
+    log, key = here.log, UNKNOWN
     if log is None:
-        log = here.log = _new_log()
-        log.add(number, UNKNOWN)  # what came before was not listened to
+        log = here.log = _new_log()  # what came before was not listened to
     elif _listeners:
-        log.add(number, table.key_of(frame, line))
+        key = table.key_of(frame, line)
+    number = number_now()  # after the key: while that was sought, a marked __del__ may have run
+    log.add(number, key)
     here.last = number
 
 
@@ -196,7 +199,7 @@ def forget_gap() -> None:
 
 
 def switch(listeners: int) -> None:
-    """Count who listens, up or down; with nobody there, marks write nothing."""
+    """Count who listens, up or down; with nobody there, marks name no line."""
     global _listeners
     with _lock:
         _listeners += listeners
