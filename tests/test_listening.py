@@ -14,7 +14,7 @@ from torch import nn
 from torch.autograd.variable import Variable
 
 from secondpass import record
-from secondpass.explaining import holders, listening, report
+from secondpass.explaining import detaching, holders, listening, report
 from secondpass.hearing import calls, lines, loading
 from secondpass.reading import walk
 
@@ -299,6 +299,168 @@ def test_nothing_of_the_persons_runs_while_names_are_collected():
     assert holders.collect(sys._getframe(), 1.0)
     assert any(held.name == "y" for held in holders.names_on(y.grad_fn))
     del loud
+
+
+def test_odd_objects_among_the_variables_are_looked_at_as_python_has_them():
+    class Gone:
+        pass
+
+    class Liar:
+        @property
+        def __class__(self):
+            raise AssertionError("its class was asked for")
+
+    class Lists(list):
+        def __getitem__(self, key):
+            raise AssertionError("an item was asked for")
+
+        __len__ = __iter__ = __getitem__
+
+    class Slots:
+        __slots__ = ("empty", "full")
+
+        def __getattr__(self, name):
+            raise AssertionError(f"{name} was asked for")
+
+    Liar.__module__ = None
+    loud = types.ModuleType("loud")
+    loud.__getattr__ = lambda name: 1 / 0
+    del loud.__doc__
+    slots, lists = Slots(), Lists([torch.ones(1, requires_grad=True) * 2])
+    slots.full = torch.ones(1, requires_grad=True) * 3
+    odd = [weakref.proxy(Gone()), Liar(), loud, slots, {1.5: 2}]
+    found = dict(holders.tensors_of(sys._getframe()))
+    assert found["slots.full"] is slots.full
+    assert found["lists[0]"] is list.__getitem__(lists, 0)
+    assert detaching.statement("lists", lists) == "lists[:] = [one.detach() for one in lists]"
+    assert dict(holders.objects_of(sys._getframe(), Slots)) == {"slots": slots}
+    exec("import sys; print(list(tensors_of(sys._getframe())))", {1: 2, **vars(holders)})
+    del odd
+
+
+TWICE = """
+x = torch.ones(2, requires_grad=True)
+def twice(make):
+    z = make(x).sum()
+    z.backward()
+    z.backward()
+"""
+
+
+def test_each_exception_is_explained_by_its_own_call(listened):
+    module = run(
+        TWICE
+        + """
+kept = []
+for make in (torch.exp, torch.tanh, torch.sigmoid):
+    try: twice(make)
+    except RuntimeError as error:
+        if make is not torch.sigmoid: kept.append(error)
+"""
+    )
+    # The one that nobody has kept is gone: its identity may be another's now.
+    nodes = [listening.explain_error(error).node.name for error in module.kept]
+    assert nodes == ["ExpBackward0", "TanhBackward0"]
+    assert listening.explain().node.name == "TanhBackward0"
+
+
+def test_an_exception_that_takes_the_identity_of_one_that_is_gone_is_another(listened):
+    run(
+        TWICE
+        + """
+for make in (torch.exp, torch.tanh, torch.sigmoid):
+    try: twice(make)
+    except RuntimeError: pass
+"""
+    )
+    assert listening.explain().node.name == "SigmoidBackward0"
+
+
+def test_of_a_call_that_was_not_heard_nothing_is_made_up(listened, monkeypatch):
+    monkeypatch.setattr(listening, "FAILURES", 0)
+    module = run(TWICE)
+    for raised in (lambda: module.twice(torch.exp), lambda: handed_on("a second time")):
+        with pytest.raises(RuntimeError) as caught:
+            raised()
+        words = str(listening.explain_error(caught.value))
+        assert words.startswith("secondpass: a call stopped\n")
+        assert "was not heard" in words and "was read" not in words
+
+
+def handed_on(words):
+    """Raise what a worker process has raised, as a pool does."""
+    raise RuntimeError(f"Trying to backward through the graph {words}")
+
+
+def test_an_error_in_a_group_is_explained(listened):
+    module = run(TWICE)
+    with pytest.raises(ExceptionGroup) as caught:
+        try:
+            module.twice(torch.exp)
+        except RuntimeError as error:
+            raise ExceptionGroup("several", [ValueError("first"), error]) from None
+    assert listening.explain_error(caught.value).node.name == "ExpBackward0"
+
+
+def test_a_saved_tensor_that_is_read_is_told_from_a_call(listened):
+    module = run(
+        TWICE
+        + """
+try: twice(torch.exp)
+except RuntimeError: pass
+y = x.exp()
+y.sum().backward()
+def look(): return y.grad_fn._saved_result
+"""
+    )
+    with pytest.raises(RuntimeError) as caught:
+        module.look()
+    assert "a saved tensor was read" in str(listening.explain_error(caught.value))
+
+
+def test_the_picture_is_that_of_the_error_that_is_explained(listened):
+    listening.keep_pictures()
+    module = run(TWICE)
+    caught = []
+    for make in (torch.exp, torch.tanh):
+        with pytest.raises(RuntimeError) as one:
+            module.twice(make)
+        caught.append(one.value)
+    listening.explain_error(caught[0])
+    (stop,) = [one for one in listening.picture().frames if one.kind == "stop"]
+    assert "stops in Exp" in stop.text
+    with pytest.raises(RuntimeError) as leaf:
+        module.x.add_(1)
+    assert listening.explain_error(leaf.value).error == report.LEAF_MODIFIED
+    assert listening.picture() is None
+    listening.explain_error(caught[1])
+    with pytest.raises(RuntimeError):
+        torch.ones(2).sum().backward()
+    assert listening.explain().error == report.NO_GRAPH
+    assert listening.picture() is None
+
+
+def test_a_step_over_gradients_of_inference_mode_is_as_without_us(listened):
+    module = run(
+        """
+        p = nn.Parameter(torch.ones(3))
+        opt = torch.optim.SGD([p], lr=0.5)
+        for _ in range(3):
+            with torch.inference_mode():
+                p.grad = torch.ones(3)
+                doubled = p.grad * 2
+            opt.step()
+        """
+    )
+    assert module.p.tolist() == [-0.5] * 3
+
+
+def test_an_exception_that_cannot_say_its_words_has_none(listened):
+    class Mute(RuntimeError):
+        def __str__(self):
+            raise ValueError("no words")
+
+    assert listening.last_words(Mute()).message == ""
 
 
 def test_line_of_and_walk_agree_after_listening_stopped(listened):

@@ -231,12 +231,12 @@ class Ending:
 
     def _write_nothing(self) -> None:
         """Write what was asked for, of a program that never loaded torch; at its end, nor do we."""
-        from secondpass.explaining.report import Explanation
+        from secondpass.explaining.report import Explanation, message_of
 
         if self._html is not None:
             _write(self._html, "<!doctype html>\n<p>secondpass: torch was not loaded.</p>")
         if self._report is not None:
-            message = "" if self._error is None else str(self._error)
+            message = message_of(self._error)
             _write_report(self._report, Explanation(message=message).to_dict())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import re
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 
 from secondpass.reading.places import is_own
+from secondpass.reading.unheard import own_attributes
 
 _DEEPEST = 5
 _CACHE = type(functools.lru_cache(len))
@@ -41,7 +43,11 @@ _NOT_OURS = re.compile(r"_*|_i*\d*|_i+|_[iod]h|_exit_code|__.*|In|Out|exit|quit|
 
 def named(variables: dict[str, Any]) -> dict[str, Any]:
     """Return variables without those of Python's and IPython's own."""
-    return {name: value for name, value in list(variables.items()) if not _NOT_OURS.fullmatch(name)}
+    return {
+        name: value
+        for name, value in list(variables.items())
+        if isinstance(name, str) and not _NOT_OURS.fullmatch(name)  # globals may have other keys
+    }
 
 
 class Search:
@@ -58,12 +64,12 @@ class Search:
         self, value: Any, name: str, kind: str = "variable", depth: int = 0
     ) -> Iterator[tuple[torch.Tensor, str, str]]:
         """Yield (tensor, name, kind of what holds it) of what a value holds."""
-        if isinstance(value, torch.Tensor):
+        if is_a(value, torch.Tensor):
             yield from self._tensor(value, name, kind)
             return
-        if isinstance(value, PLAIN) or depth >= _DEEPEST or id(value) in self._seen:
+        if is_a(value, PLAIN) or depth >= _DEEPEST or id(value) in self._seen:
             return
-        if type(value).__module__.startswith("secondpass."):  # ours: it holds no tensor
+        if str(type(value).__module__).startswith("secondpass."):  # ours: it holds no tensor
             return
         self._count += 1
         if self._count % 64 == 0 and perf_counter() > self.until:
@@ -72,14 +78,14 @@ class Search:
             return
         self._seen.add(id(value))
         inner = _kind(value)
-        if isinstance(value, (types.FunctionType, functools.partial)):
+        if is_a(value, (types.FunctionType, functools.partial)):
             inner = "closure"
         for key, item in parts(value):
             if type(item) is torch.nn.Parameter and not self._leaves:  # most of what there is
                 grad = item.grad
                 if grad is None or not grad.requires_grad:
                     continue
-            if not isinstance(item, PLAIN):
+            if not is_a(item, PLAIN):
                 # A function's own variables: no prefix reaches them.
                 whole = key if key.isidentifier() else f"{name}{key}"
                 yield from self.inside(item, whole, inner, depth + 1)
@@ -94,44 +100,63 @@ class Search:
                 yield value.grad, f"{name}.grad", "object"
 
 
+def is_a(value: Any, kinds: type | tuple[type, ...]) -> bool:
+    """Say whether a value's own type is one of some, or derived from one.
+
+    ``isinstance`` would ask the value for its ``__class__`` too, which may run the person's code:
+    a weak proxy raises there when what it stands for is gone.
+    """
+    return issubclass(type(value), kinds)
+
+
 def parts(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield what an object holds: ``.name`` or ``[key]``, and the thing."""
-    kind = type(value)
-    if kind is dict or isinstance(value, dict):
+    if is_a(value, dict):
         keys = [key for key in _ends(list(dict.keys(value))) if type(key) in (str, int)]
         yield from ((f"[{key!r}]", dict.get(value, key)) for key in keys)
-    elif isinstance(value, (list, tuple, deque)):
-        plain = isinstance(value, deque)
-        items = list(value) if plain else value
+    elif is_a(value, (list, tuple, deque)):
+        items = items_of(value)
         places = _ends(range(len(items)))
         yield from ((f"[{place}]", items[place]) for place in places)
-    elif isinstance(value, torch.nn.Module):
-        for name, item in list(value.__dict__.items()):
+    elif is_a(value, torch.nn.Module):
+        for name, item in list(own_attributes(value).items()):
             if name not in _MODULE_OWN and not name.startswith("_forward"):
                 yield from _module_part(name, item)
-    elif isinstance(value, types.FunctionType):
+    elif is_a(value, types.FunctionType):
         yield from _closure(value)
         yield from _defaults(value)
-    elif isinstance(value, types.ModuleType):
-        if is_own(getattr(value, "__file__", None) or "<"):
-            yield from ((f".{name}", item) for name, item in named(vars(value)).items())
-    elif isinstance(value, type):
-        if is_own(getattr(sys.modules.get(value.__module__), "__file__", None) or "<"):
+    elif is_a(value, types.ModuleType):
+        if _is_own_file(own_attributes(value).get("__file__")):
+            yield from ((f".{name}", item) for name, item in named(own_attributes(value)).items())
+    elif is_a(value, type):
+        module = sys.modules.get(str(value.__module__))
+        if _is_own_file(own_attributes(module).get("__file__")):
             yield from ((f".{name}", item) for name, item in named(dict(vars(value))).items())
-    elif isinstance(value, _CACHE):
+    elif is_a(value, _CACHE):
         yield from (("", item) for item in _cached(value))
-    elif isinstance(value, types.MethodType):
+    elif is_a(value, types.MethodType):
         yield "", value.__self__
-    elif isinstance(value, functools.partial):
+    elif is_a(value, functools.partial):
         yield ".func", value.func
         yield from _bound(value)
     else:
-        inner = _dict_of(value)
+        inner = own_attributes(value)
         yield from ((f".{name}", item) for name, item in _ends(list(inner.items())))
-        for slot in _slots(kind):  # type: ignore[arg-type]
-            item = getattr(value, slot, None)
-            if item is not None:
-                yield f".{slot}", item
+        for slot in _slots(type(value)):  # type: ignore[arg-type]
+            with contextlib.suppress(AttributeError):  # not filled yet
+                yield f".{slot}", object.__getattribute__(value, slot)
+
+
+def items_of(value: Any) -> Any:
+    """Return the items of a list, tuple or deque, as Python itself has them."""
+    if type(value) in (list, tuple):
+        return value
+    kind: Any = next(one for one in (list, tuple, deque) if is_a(value, one))
+    return list(kind.__iter__(value))
+
+
+def _is_own_file(file: object) -> bool:
+    return isinstance(file, str) and is_own(file)
 
 
 def _cached(function: Any) -> Iterator[Any]:
@@ -139,7 +164,7 @@ def _cached(function: Any) -> Iterator[Any]:
     for item in gc.get_referents(function):
         if type(item) is dict and item is not function.__dict__:
             yield from _ends(list(item.values()))
-        elif isinstance(item, (torch.Tensor, list, tuple)):
+        elif is_a(item, (torch.Tensor, list, tuple)):
             yield item
 
 
@@ -169,20 +194,14 @@ def _defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 def _bound(value: functools.partial[Any]) -> Iterator[tuple[str, Any]]:
     """Yield what a partial gives to its function, by the names of the parameters."""
-    code = getattr(value.func, "__code__", None)
-    names = code.co_varnames[: code.co_argcount] if isinstance(code, types.CodeType) else ()
-    names = names[isinstance(value.func, types.MethodType) :]
+    function: Any = value.func
+    is_bound = is_a(function, types.MethodType)
+    function = function.__func__ if is_bound else function
+    code = function.__code__ if is_a(function, types.FunctionType) else None
+    names = () if code is None else code.co_varnames[is_bound : code.co_argcount]
     for place, item in enumerate(value.args):
         yield names[place] if place < len(names) else f".args[{place}]", item
     yield from value.keywords.items()
-
-
-def _dict_of(value: Any) -> dict[str, Any]:
-    try:
-        inner = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return inner if type(inner) is dict else {}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -206,6 +225,6 @@ def _ends(items: Any) -> Any:
 
 def _kind(value: Any) -> str:
     for kind in (tuple, list, dict, deque):
-        if isinstance(value, kind):
+        if is_a(value, kind):
             return kind.__name__
     return "object"

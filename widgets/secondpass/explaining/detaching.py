@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+from secondpass.explaining.contents import is_a, items_of
+
+_CONTAINERS = (dict, list, tuple, deque)
 _ITEMS = ("one", "part", "piece")
 _MOST = 64  # items looked at of one container
 
@@ -25,53 +28,53 @@ def statement(name: str, value: Any) -> str:
     >>> statement("seen", {"h": torch.ones(2), "calls": 3})
     'seen.update({key: one.detach() for key, one in seen.items() if torch.is_tensor(one)})'
     """
-    if isinstance(value, torch.Tensor):
+    if is_a(value, torch.Tensor):
         return f"{name} = {name}.detach()"
     inner, plain = _item(value, 0)
     if inner is None:
         return ""
     item = _ITEMS[0]
-    if isinstance(value, dict):
+    if is_a(value, dict):
         only = f" if torch.is_tensor({item})" if plain else ""
         inner = f"{item}.detach()" if plain else inner
         return f"{name}.update({{key: {inner} for key, {item} in {name}.items(){only}}})"
-    if isinstance(value, deque):
+    if is_a(value, deque):
         if inner != f"{item}.detach()":
             return ""
         return f"for _ in range(len({name})): {name}.append({name}.popleft().detach())"
     changed = _expression(value, name, 0)
-    target = f"{name}[:]" if isinstance(value, list) else name
+    target = f"{name}[:]" if is_a(value, list) else name
     return "" if changed is None else f"{target} = {changed}"
 
 
 def _expression(value: Any, name: str, depth: int) -> str | None:
     """Return an expression for a value of the same shape without a graph."""
-    if isinstance(value, torch.Tensor):
+    if is_a(value, torch.Tensor):
         return f"{name}.detach()"
     inner, _ = _item(value, depth)
     if inner is None:
         return None
     item = _ITEMS[depth]
-    if isinstance(value, dict):
+    if is_a(value, dict):
         return f"{{key: {inner} for key, {item} in {name}.items()}}"
     if type(value) is tuple:
         return f"tuple({inner} for {item} in {name})"
-    if isinstance(value, tuple):  # a namedtuple
+    if is_a(value, tuple):  # a namedtuple
         return f"type({name})(*({inner} for {item} in {name}))"
-    return f"[{inner} for {item} in {name}]" if isinstance(value, list) else None
+    return f"[{inner} for {item} in {name}]" if is_a(value, list) else None
 
 
 def _item(value: Any, depth: int) -> tuple[str | None, bool]:
     """Return what becomes of each item of a container, and whether some hold no tensor."""
-    if not isinstance(value, dict | list | tuple | deque) or depth >= len(_ITEMS):
+    if not is_a(value, _CONTAINERS) or depth >= len(_ITEMS):
         return None, False
-    items = _first(value.values() if isinstance(value, dict) else value)
+    items = _first(dict.values(value) if is_a(value, dict) else items_of(value))
     name = _ITEMS[depth]
-    tensors = [isinstance(one, torch.Tensor) for one in items]
+    tensors = [is_a(one, torch.Tensor) for one in items]
     if any(tensors):
         if all(tensors):
             return f"{name}.detach()", False
-        if any(isinstance(one, dict | list | tuple | deque) for one in items):
+        if any(is_a(one, _CONTAINERS) for one in items):
             return None, True
         return f"{name}.detach() if torch.is_tensor({name}) else {name}", True
     inner = {_expression(one, name, depth + 1) for one in items}

@@ -160,5 +160,5 @@ def error_of(error: BaseException) -> str | None:
     """Return which of autograd's errors an exception is, None for any other."""
     if not isinstance(error, RuntimeError):
         return None
-    message = str(error)
+    message = report.message_of(error)
     return next((kind for words, kind in _MESSAGES if words in message), None)

@@ -5,10 +5,13 @@ What comes out is plain data (`facts.Failure`): `explanation` draws the conclusi
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
+
+import torch
 
 from secondpass.explaining import changed, report
 from secondpass.explaining.facts import Failure, error_of
@@ -18,6 +21,9 @@ from secondpass.explaining.passes import Pass, tag_number
 from secondpass.hearing import calls, lines
 from secondpass.reading import saved
 from secondpass.reading.places import Place, is_own, place_in
+
+_AUTOGRAD = os.path.dirname(torch.autograd.__file__) + os.sep
+_CALLS = ("backward", "grad", "_engine_run_backward")
 
 
 def gather(
@@ -149,6 +155,16 @@ def _function_in(traceback: TracebackType | None) -> str:
             inside, name = False, ""  # the error came out of a call within the Function
         traceback = traceback.tb_next
     return name
+
+
+def came_out_of_call(traceback: TracebackType | None) -> bool:
+    """Say whether an error was raised in a backward or autograd.grad call."""
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_filename.startswith(_AUTOGRAD) and code.co_name in _CALLS:
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def _is_custom(node: Any) -> bool:

@@ -20,9 +20,10 @@ from typing import Any
 
 import torch
 
-from secondpass.explaining.contents import PLAIN, Search, named, parts
-from secondpass.reading.names import own_frames
+from secondpass.explaining.contents import PLAIN, Search, is_a, named, parts
+from secondpass.reading.names import locals_of, own_frames
 from secondpass.reading.places import is_own
+from secondpass.reading.unheard import own_attributes
 
 NAMES = "secondpass.names"
 
@@ -141,9 +142,9 @@ def objects_of(frame: FrameType | None, kind: type) -> Iterator[tuple[str, Any]]
 
 
 def _within(value: Any, name: str, kind: type, depth: int) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, kind):
+    if is_a(value, kind):
         yield name, value
-    elif depth < 2 and not isinstance(value, (*PLAIN, torch.Tensor, types.FunctionType)):
+    elif depth < 2 and not is_a(value, (*PLAIN, torch.Tensor, types.FunctionType)):
         for key, item in parts(value):
             yield from _within(item, f"{name}{key}", kind, depth + 1)
 
@@ -157,7 +158,11 @@ def hidden_names(node: Any) -> Iterator[tuple[str, int]]:
     # Each grad_fn that is looked at makes the end of a deep graph more dangerous.
     kept = [one for one in tensors[-_TENSORS:] if _grad_fn(one) is node]
     del tensors
-    modules = {id(vars(module)): name for name, module in list(sys.modules.items()) if module}
+    modules = {
+        id(own_attributes(module)): name
+        for name, module in list(sys.modules.items())
+        if is_a(module, types.ModuleType)
+    }
     for tensor in kept:
         for store in gc.get_referrers(tensor):
             if type(store) not in (dict, list, tuple):
@@ -185,7 +190,7 @@ def _scopes(frame: FrameType | None) -> Iterator[tuple[str, dict[str, Any]]]:
     seen: set[int] = set()
     for one in own_frames(frame):
         if one.f_code.co_flags & _OPTIMIZED:
-            yield _function(one.f_code.co_qualname), _locals(one)
+            yield _function(one.f_code.co_qualname), named(locals_of(one))
         if id(one.f_globals) not in seen:
             seen.add(id(one.f_globals))
             yield "<module>", named(one.f_globals)
@@ -197,17 +202,7 @@ def _suspended() -> Iterator[tuple[str, dict[str, Any]]]:
         prefix = _SUSPENDED.get(type(one))
         frame = None if prefix is None else getattr(one, f"{prefix}_frame")
         if frame is not None and is_own(frame.f_code.co_filename):
-            yield _function(frame.f_code.co_qualname), _locals(frame)
-
-
-def _locals(frame: FrameType) -> dict[str, Any]:
-    local = frame.f_locals
-    copy = named(local)
-    # Up to Python 3.12 the frame keeps this dict: left filled, it would keep a tensor alive that
-    # the function has deleted. If the person holds it too (by locals()), it is theirs.
-    if sys.version_info < (3, 13) and sys.getrefcount(local) <= 3:
-        local.clear()
-    return copy
+            yield _function(frame.f_code.co_qualname), named(locals_of(frame))
 
 
 def _function(name: str) -> str:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -43,6 +44,20 @@ FAILURES = 30
 """Failed calls that are explained; a program that fails more often expects it."""
 
 
+EXPLAINED = 8
+"""Exceptions whose explanations are remembered, the latest: one of them may end the program."""
+
+
+@dataclass(frozen=True)
+class _Explained:
+    """What an exception was explained by; the exception itself would keep frames alive."""
+
+    message: str
+    heard: Heard | None  # the call that raised it, if one did
+    explanation: Explanation
+    picture: Recording | None
+
+
 class Listener:
     """Hears every call; remembers what a later failure needs to be explained."""
 
@@ -50,7 +65,7 @@ class Listener:
         self.history = history.History()
         self.notices = Notices(self.history)
         self.last: Explanation | None = None
-        self._last_error: tuple[int, str] | None = None  # an exception would keep frames alive
+        self._explained: OrderedDict[int, _Explained] = OrderedDict()  # by id of the exception
         self.picture: Recording | None = None
         self.wants_pictures = False
         self._running: dict[int, Heard] = {}
@@ -133,47 +148,93 @@ class Listener:
 
     def _failed(self, call: Call, heard: Heard) -> None:
         error = call.error
+        if error is None:
+            return
+        known = self._known(error)
+        if known is not None and known.heard is not None and known.heard.is_inside(heard):
+            return  # it has come out of a call inside this one
+        # Any other exception of this identity is gone.
+        self._explained.pop(id(error), None)
         self._failures += 1
-        if error is None or self._failures > FAILURES or self._is_known(error):
+        if self._failures > FAILURES:
             return
         kind = facts.error_of(error)
         if kind == report.NO_GRAPH:
-            self._keep(error, cuts.explain(call, heard, sys._getframe(1)))
+            self._keep(error, cuts.explain(call, heard, sys._getframe(1)), heard)
             return
-        self.picture = None
         found = failure.gather(call, heard, self.history, self.notices.stepped_since)
         if found is not None:
-            self._keep(error, explanation.explain(found))
+            explained = explanation.explain(found)
+            self._keep(error, explained, heard)  # first: a picture can fail, and is not all
             if self.wants_pictures:
-                self.picture = pictures.take(call, heard, found, self.history)
+                picture = pictures.take(call, heard, found, self.history)
+                self._keep(error, explained, heard, picture)
 
-    def _keep(self, error: BaseException, found: Explanation) -> None:
-        self.last = found
-        self._last_error = id(error), str(error)
+    def _keep(
+        self,
+        error: BaseException,
+        found: Explanation,
+        heard: Heard | None = None,
+        picture: Recording | None = None,
+    ) -> None:
+        self.last, self.picture = found, picture
+        self._explained[id(error)] = _Explained(report.message_of(error), heard, found, picture)
+        if len(self._explained) > EXPLAINED:
+            self._explained.popitem(last=False)
 
-    def _is_known(self, error: BaseException) -> bool:
-        return self._last_error == (id(error), str(error))
+    def _known(self, error: BaseException) -> _Explained | None:
+        known = self._explained.get(id(error))
+        if known is None or known.message != report.message_of(error):
+            return None
+        # It may have the identity and the words of one that is gone, and yet not be of a call.
+        in_call = failure.came_out_of_call(error.__traceback__)
+        return known if in_call == (known.heard is not None) else None
 
     # ---- errors that no call raises
 
     def explain_error(self, error: BaseException | None) -> Explanation | None:
-        """Return the explanation of an exception, or of one that led to it."""
-        seen: set[int] = set()
-        while error is not None and id(error) not in seen:
-            seen.add(id(error))
-            if self._is_known(error):
+        """Return the explanation of an exception, or of one that led to it or is in its group."""
+        for one in _with_causes(error):
+            known = self._known(one)
+            if known is None and (kind := facts.error_of(one)) is not None:
+                self._keep(one, self._unheard(one, kind))
                 return self.last
-            kind = facts.error_of(error)
-            if kind == report.LEAF_MODIFIED:
-                self._keep(error, cuts.explain_leaf(error))
-            elif kind == report.COPIED:
-                self._keep(error, cuts.explain_copy(error))
-            elif kind in (report.BACKWARD_TWICE, report.MODIFIED):
-                self._keep(error, saved_reads.explain(error, kind, self.history))
-            if self._is_known(error):
+            if known is not None:
+                self.last, self.picture = known.explanation, known.picture
                 return self.last
-            error = error.__cause__ or error.__context__
         return None
+
+    def _unheard(self, error: BaseException, kind: str) -> Explanation:
+        """Explain an error that no call that was heard has raised."""
+        if kind == report.LEAF_MODIFIED:
+            return cuts.explain_leaf(error)
+        if kind == report.COPIED:
+            return cuts.explain_copy(error)
+        if kind != report.NO_GRAPH and not failure.came_out_of_call(error.__traceback__):
+            found = saved_reads.explain(error, kind, self.history)
+            if found is not None:
+                return found
+        return Explanation(error=kind, message=report.message_of(error), notes=(_NOT_HEARD,))
+
+
+_NOT_HEARD = (
+    "What that call ran through was not heard: it may have been made in another process, before "
+    "listening began, or after many others that failed."
+)
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception, those in it if it is a group, and those that led to it."""
+    todo, seen = [error], set()
+    while todo:
+        one = todo.pop(0)
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        if isinstance(one, BaseExceptionGroup):
+            todo += one.exceptions
+        todo.append(one.__cause__ or one.__context__)
 
 
 _listener: Listener | None = None
@@ -273,7 +334,7 @@ def last_words(error: BaseException | None, known: Explanation | None = None) ->
     found = explain_error(error) or known
     notices = () if _listener is None else _listener.notices.found()
     if found is None:
-        return Explanation(message="" if error is None else str(error), notices=notices)
+        return Explanation(message=report.message_of(error), notices=notices)
     return replace(found, notices=notices)
 
 
@@ -282,10 +343,13 @@ def _hear_steps(listener: Listener) -> Callable[[], None]:
     compiling = torch.compiler.is_dynamo_compiling
 
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not compiling():
-            frame = sys._getframe(1)
-            writes.note_step(optimizer, frame)
+        if compiling():
+            return
+        try:
+            writes.note_step(optimizer, sys._getframe(1))
             listener.notices.step(optimizer)
+        except Exception as ours:  # a fault of ours must not become the person's error
+            calls.say_not_followed(ours)
 
     handle = register_optimizer_step_post_hook(stepped)
     return handle.remove

@@ -239,6 +239,8 @@ class Notices:
         A leaf that no optimizer owns has no step() that tells when its gradient was used. So: the
         same line has used it twice, and a call has added to it in between.
         """
+        if grad.is_inference():  # nothing counts how often it is written to
+            return
         known = self._reads.get(id(grad))
         if known is not None and known.grad() is grad and known.added is not None:
             place = line_log.table.place
@@ -271,15 +273,20 @@ def _is_owned(grad: torch.Tensor) -> bool:
 def _samples(optimizer: Any) -> list[_Grad]:
     """Return two of an optimizer's gradients, as they are right after a step."""
     groups = optimizer.param_groups
-    first = next((one for group in groups for one in group["params"] if one.grad is not None), None)
+    first = next((one for group in groups for one in group["params"] if _has_grad(one)), None)
     if first is None:
         return []
     backwards = (one for group in reversed(groups) for one in reversed(group["params"]))
-    last = next(one for one in backwards if one.grad is not None)
+    last = next(one for one in backwards if _has_grad(one))
     return [
         _Grad(weakref.ref(one), weakref.ref(one.grad), one.grad._version)
         for one in ((first,) if first is last else (first, last))
     ]
+
+
+def _has_grad(one: torch.Tensor) -> bool:
+    """Say whether a parameter has a gradient of which it is counted how often it is written to."""
+    return one.grad is not None and not one.grad.is_inference()
 
 
 def _still_there(one: _Grad) -> bool:

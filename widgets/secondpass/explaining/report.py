@@ -162,5 +162,13 @@ class Explanation:
         return words(self)
 
 
+def message_of(error: BaseException | None) -> str:
+    """Return an exception's own words; none where there is no exception, or it cannot say them."""
+    try:
+        return "" if error is None else str(error)
+    except Exception:  # a person's own __str__ may raise anything
+        return ""
+
+
 def _dict(place: Place | None) -> dict[str, object] | None:
     return None if place is None else place.to_dict()

@@ -6,7 +6,8 @@ torch raises the very sentence of a second backward pass, though no pass was run
 from __future__ import annotations
 
 import ast
-from types import FrameType
+import linecache
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -22,8 +23,8 @@ _PREFIX = "_saved_"
 _TENSORS = "saved_tensors"
 
 
-def explain(error: BaseException, kind: str, history: History) -> Explanation:
-    """Explain an error of autograd's that no backward call has raised.
+def explain(error: BaseException, kind: str, history: History) -> Explanation | None:
+    """Explain an error of autograd's that no backward call has raised; None if it was no reading.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ def explain(error: BaseException, kind: str, history: History) -> Explanation:
     node = slot = None
     if read is not None:
         node, slot = read
+    elif not _may_read(error.__traceback__):
+        return None
     freed_by = None if node is None else history.get(node.metadata.get(FREED_BY))
     at = None if freed_by is None else freed_by.place
     why = "before the call that frees it (or read it with torch's hooks for saved tensors)"
@@ -62,6 +65,16 @@ def explain(error: BaseException, kind: str, history: History) -> Explanation:
         if node is not None
         else ("Of which Node it is was not found: it was read in a way that cannot be followed.",),
     )
+
+
+def _may_read(traceback: TracebackType | None) -> bool:
+    """Say whether the line that raised may read a saved tensor: any other hands an error on."""
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return False
+    line = linecache.getline(traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)
+    return not line or _PREFIX in line or _TENSORS in line or "getattr" in line
 
 
 def _read_in(statement: ast.stmt | None, frame: FrameType | None) -> tuple[Any, str] | None:
