@@ -206,3 +206,33 @@ print(len(calls._listeners), type(torch.autograd.variable.Variable._execution_en
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.split() == ["0", "_EngineBase"], done.stderr
+
+
+def test_an_interrupt_at_the_end_of_a_call_is_no_reason_to_tell_others_nothing():
+    class Interrupted(Notebook):
+        def end(self, call):
+            raise KeyboardInterrupt
+
+    first, last = Notebook(), Interrupted()
+    stops = [calls.listen(first), calls.listen(last)]
+    with pytest.raises(KeyboardInterrupt):
+        (leaf() ** 2).backward()
+    for stop in stops:
+        stop()
+    assert first.heard[0].was_ended and calls.current_call() is None
+
+
+def test_an_error_that_cannot_be_written_as_text_does_not_disturb_the_call():
+    class Unspeakable(Exception):
+        def __str__(self):
+            raise ZeroDivisionError("theirs")
+
+    class Broken(Notebook):
+        def begin(self, call):
+            raise Unspeakable
+
+    stop = calls.listen(Broken())
+    x = leaf()
+    (x**2).backward()
+    stop()
+    assert x.grad.item() == 4

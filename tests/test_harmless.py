@@ -686,3 +686,88 @@ def test_a_recorded_block_without_a_call_keeps_no_variable():
     died = weakref.ref(y)
     del y
     assert died() is None and recording.frames[0].kind == "forward"
+
+
+def test_an_interrupt_while_hooks_are_taken_away_keeps_no_graph():
+    x = torch.ones(1, requires_grad=True)
+    y = x.exp().sin().cos()
+    view = follow([y])
+    ends = [0]
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_name == "remove" and "hooks.py" in frame.f_code.co_filename:
+            ends[0] += 1
+            if ends[0] == 3:  # taking the first hook away
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            y.backward(retain_graph=True)
+    finally:
+        sys.settrace(before)
+    died = weakref.ref(x)
+    y.backward()
+    del x, y
+    gc.collect()
+    assert died() is None
+    assert view.calls
+
+
+def test_an_error_of_ours_at_a_line_does_not_end_the_persons_code():
+    class Own(torch.nn.Parameter):
+        @property
+        def grad(self):
+            if armed:
+                raise LookupError("theirs")
+            return torch.Tensor.grad.__get__(self)
+
+    armed = []
+    with pytest.warns(RuntimeWarning, match="could not follow"), record() as recording:
+        x = Own(torch.ones(1))
+        x.exp().backward()
+        armed.append(True)
+        ran = [1]
+        ran.append(2)
+        armed.clear()
+    assert ran == [1, 2] and len(recording.calls) == 1
+
+
+def test_a_recording_can_be_read_while_another_thread_adds_to_it():
+    def read():
+        while going:
+            try:
+                view.frames, view.to_dict()
+            except Exception as error:
+                failed.append(error)
+
+    going, failed, often = [True], [], sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    with record() as view:
+        reading = threading.Thread(target=read)
+        reading.start()
+        for _ in range(100):
+            x = torch.ones(1, requires_grad=True)
+            (x * 2).exp().backward()
+        going.clear()
+        reading.join()
+    sys.setswitchinterval(often)
+    assert not failed
+    assert len(view.frames) == len(view._recorder.events)
+
+
+def test_a_mode_hears_nothing_of_a_block_in_which_no_call_ran():
+    from torch.overrides import TorchFunctionMode
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            heard.append(function.__name__)
+            return function(*args, **(kwargs or {}))
+
+    x, heard = torch.ones(1, requires_grad=True), []
+    with Functions(), record() as recording:
+        y = x * 2
+    assert heard == ["mul"] and len(recording.frames) == 1
+    assert y.grad_fn is not None

@@ -212,6 +212,25 @@ def work():
     assert out.endswith("None 1\n")
 
 
+def test_a_graph_that_grows_under_recordings_without_a_call():
+    out = run(
+        START
+        + """
+def work():
+    h = torch.ones(1, requires_grad=True)
+    for _ in range(6_000):
+        with record() as recording:
+            h = h + 1
+    del h
+    gc.collect()
+    print("alive")
+
+in_small_thread(work)
+"""
+    )
+    assert out == "alive\n"
+
+
 def test_a_deep_graph_under_everything_at_once():
     out = run(
         START

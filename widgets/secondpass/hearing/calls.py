@@ -194,8 +194,7 @@ class _Engine:
             return results
         finally:
             try:
-                for listener in reversed(heard):
-                    _tell(listener, "end", call)
+                _tell_of_end(heard, call)
             finally:
                 stack.pop()
                 call.let_go()
@@ -251,10 +250,19 @@ def _tell(listener: Listener, what: str, call: Call) -> None:
         say_not_followed(error)
 
 
+def _tell_of_end(heard: Sequence[Listener], call: Call) -> None:
+    """Tell all, the last one first: an interrupt in one must not leave another's hooks behind."""
+    if heard:
+        try:
+            _tell(heard[-1], "end", call)
+        finally:
+            _tell_of_end(heard[:-1], call)
+
+
 def say_not_followed(error: Exception) -> None:
     """Warn that an error of ours ended the following of a call; it must not become the person's."""
-    # Where warnings are turned into errors, this one must not become the person's error either.
-    with contextlib.suppress(RuntimeWarning):
+    # Where warnings are errors, or an error cannot be written as text, that is not theirs either.
+    with contextlib.suppress(Exception):
         warnings.warn(
             f"secondpass could not follow a backward call ({type(error).__name__}: {error}); "
             "the call itself was not disturbed. Please report this.",

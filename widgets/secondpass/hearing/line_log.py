@@ -62,18 +62,21 @@ class Log:
         self.numbers.append(number)
         if len(self.keys) > LONGEST_LOG:
             first, last = LONGEST_LOG // 8, LONGEST_LOG // 2
-            del self.numbers[first:last], self.keys[first:last]
-            self.keys[first] = UNKNOWN
+            with _lock:
+                del self.numbers[first:last], self.keys[first:last]
+                self.keys[first] = UNKNOWN
 
     def find(self, number: int) -> int:
         """Return the key of the line that made a Node."""
-        if not self.keys or not self.numbers[0] <= number < self.numbers[-1]:
-            return UNKNOWN
-        return self.keys[bisect_right(self.numbers, number)]
+        with _lock:
+            if not self.numbers or not self.numbers[0] <= number < self.numbers[-1]:
+                return UNKNOWN
+            return self.keys[bisect_right(self.numbers, number)]
 
     def since(self, number: int) -> set[int]:
         """Return the keys of the lines that made the Nodes from a number on."""
-        return set(self.keys[bisect_right(self.numbers, number) :])
+        with _lock:
+            return set(self.keys[bisect_right(self.numbers, number) :])
 
 
 class _Thread(threading.local):

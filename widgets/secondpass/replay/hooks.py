@@ -59,9 +59,12 @@ class WatchedCall:
         self._ran: NodeRan | None = None  # what ran last: its slots are yet to be read
         self._adding: tuple[str, Value] | None = None  # a leaf's id and what is coming in
         self._arriving: dict[tuple[str, int], list[Seen]] = {}
-        found = reading.found
-        plain = all(is_plain(one.variable) for one in found.leaves) and not any_mode()
+        plain = all(is_plain(one.variable) for one in reading.found.leaves) and not any_mode()
         self._quietly = None if plain else unheard
+
+    def hang(self, reading: Reading) -> None:
+        """Hang the hooks into the Nodes that the call can reach; `remove` takes them away."""
+        found, reader = reading.found, self._reader
         leaf_ids = {one: reader.leaf_id(one.variable) for one in found.leaves}
         ids = leaf_ids | reading.ids
         for node, following in zip(found.nodes, found.following, strict=True):
@@ -82,9 +85,12 @@ class WatchedCall:
 
     def remove(self) -> None:
         """Take all hooks away and let the Nodes go."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        try:
+            for handle in self._handles:
+                handle.remove()
+        finally:  # a hook that an interrupt left in its Node must not hold that Node
+            self._handles.clear()
+            self._nodes.clear()
 
     def settle(self) -> None:
         """Add the frame of what ran last, now that it shows what it did."""

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from secondpass.hearing import lines
-from secondpass.hearing.calls import Call, listen
+from secondpass.hearing.calls import Call, listen, say_not_followed
 from secondpass.reading import names, saved, walk
 from secondpass.reading.known import LineOf
 from secondpass.reading.places import Place, place_in
 from secondpass.reading.reader import GraphReader
-from secondpass.reading.unheard import unheard
+from secondpass.reading.unheard import is_tensor, unheard
 from secondpass.reading.values import value_text
 from secondpass.replay import endings
 from secondpass.replay.events import Event, ForwardRan, Noted, slot_states
@@ -57,16 +57,19 @@ class Recorder:
         self._frames: list[Frame] = []
         self._written = 0  # how many events have become frames
         self._resume: dict[int, Callable[[], None]] = {}  # by Call.key
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        self._hears_lines = True
         self._stop: Callable[[], None] = _nothing
 
     @property
     def frames(self) -> list[Frame]:
         """The frames so far; they are written now, not while a call runs."""
-        for event in self.events[self._written :]:
-            self._frames += event.frames()
-        self._written = len(self.events)
-        return self._frames
+        with self.lock:
+            events = self.events[self._written :]  # a call that runs may add to them meanwhile
+            self._written += len(events)
+            for event in events:
+                self._frames += event.frames()
+            return self._frames
 
     def add_graph(self, tensors: Sequence[Any], known: Mapping[int, str]) -> None:
         """Read a graph that stands before anything is recorded: it is what step 0 shows."""
@@ -91,7 +94,7 @@ class Recorder:
         """Read the call's graph, note what changed since the last one, hang the hooks in."""
         self._resume[call.key] = lines.pause_tracing()
         began = lines.number_now()
-        with self._lock:
+        with self.lock:
             if self.left_out:
                 return
             if walk.any_too_deep():
@@ -130,18 +133,21 @@ class Recorder:
                 )
             )
             watched = WatchedCall(call, number, self.reader, reading, self._add)
-            self._watched[call.key] = watched
+            self._watched[call.key] = watched  # from here on, `end` takes its hooks away
+            watched.hang(reading)
             self._add_call(call, watched)
 
     def end(self, call: Call) -> None:
         """Take the hooks away and note how the call ended."""
         self._resume.pop(call.key, _nothing)()
-        with self._lock:
+        with self.lock:
             watched = self._watched.pop(call.key, None)
             if watched is None:
                 return
-            watched.remove()
-            watched.settle()
+            try:
+                watched.settle()
+            finally:
+                watched.remove()
             self._add_grad_changes(lambda: None, watched.number)
             if call.failed:
                 self._add_stop(call, watched)
@@ -153,15 +159,22 @@ class Recorder:
 
     def line_ran(self, frame: FrameType, line: int) -> None:
         """Note what a line of the person's own code changed, where there is little to look at."""
-        if 0 < len(self.reader.leaves) <= FEW and len(self.reader.nodes) <= FEW:
-            self.catch_up(lambda: place_in(frame.f_code, line))
+        few = 0 < len(self.reader.leaves) <= FEW and len(self.reader.nodes) <= FEW
+        if few and self._hears_lines:
+            try:
+                self.catch_up(lambda: place_in(frame.f_code, line))
+            except Exception as error:  # raised here, in a tracer, it would end the person's code
+                self._hears_lines = False
+                say_not_followed(error)
 
+    @unheard()
     def add_unused(self, variables: Mapping[str, Any], since: int) -> None:
         """Read the graphs of variables made since a sequence number, when no call was heard."""
         made = [
             (node, name, one)
             for name, one in variables.items()
-            if isinstance(one, torch.Tensor)
+            if is_tensor(one)
+            and not walk.any_too_deep()
             and not one._is_view()  # reading a stale view's grad_fn would make a Node
             and one.grad_fn is not None
             and walk.age(node := one.grad_fn) >= since
@@ -182,7 +195,7 @@ class Recorder:
         line : callable
             Gives the line that did it, where that is known; asked only if something changed.
         """
-        with self._lock:
+        with self.lock:
             count = len(self.events)
             self._add_grad_changes(line)
             self._add_gone(line)

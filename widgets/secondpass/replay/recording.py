@@ -61,8 +61,9 @@ class Recording:
     @property
     def graph(self) -> Graph:
         """The graph as it stands now."""
-        self._recorder.catch_up()
-        return self._recorder.reader.graph()
+        with self._recorder.lock:
+            self._recorder.catch_up()
+            return self._recorder.reader.graph()
 
     def tell(self, listener: Callable[[int], None]) -> None:
         """Call a function with the number of frames whenever some were added."""
@@ -94,7 +95,8 @@ class Recording:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recording as plain data for the player: JSON with no tensor in it."""
-        return _Data(self._recorder, self.graph).to_dict()
+        with self._recorder.lock:  # another thread's call must not come between graph and frames
+            return _Data(self._recorder, self.graph).to_dict()
 
 
 def record() -> contextlib.AbstractContextManager[Recording]:
