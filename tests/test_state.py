@@ -148,6 +148,10 @@ STACKS = [
 ]  # fmt: skip
 
 
+BYTES = [0, 1, 999, 1000, 1023, 1250, 9_949, 9_950, 12_500, 33_280, 999_499, 999_500, 3_500_000]
+BYTES += [round(size * 1.37**power) for size in (1, 5, 1_000) for power in range(60)]
+
+
 def test_the_browser_folds_and_words_as_python_does():
     datas = [sample(), chain(70, lines=5, leaves=3), carried(), carried()]
     datas[3]["frames"] = datas[3]["frames"][-1:]
@@ -156,7 +160,7 @@ def test_the_browser_folds_and_words_as_python_does():
             "datas": datas,
             "texts": TEXTS,
             "stacks": [asdict(stack) for stack in STACKS],
-            "bytes": [0, 1, 1023, 1024, 1536, 12_288, 3_500_000, 5 * 2**40],
+            "bytes": BYTES,
         }
     )
     answer = run_module(
@@ -196,9 +200,7 @@ def test_the_browser_folds_and_words_as_python_does():
     assert answer["segments"] == [
         [[list(part) for part in segments(stack, room)] for room in (60, 170)] for stack in STACKS
     ]
-    assert answer["bytes"] == [
-        bytes_text(size) for size in (0, 1, 1023, 1024, 1536, 12_288, 3_500_000, 5 * 2**40)
-    ]
+    assert answer["bytes"] == [bytes_text(size) for size in BYTES]
 
 
 @pytest.mark.parametrize("step", range(14))

@@ -175,19 +175,23 @@ def type_name(dtype: torch.dtype) -> str:
 
 
 def bytes_text(nbytes: int) -> str:
-    """Return a number of bytes for people.
+    """Return a number of bytes for people: 1 KB is 1,000 B, so that sums can be checked by eye.
 
     Examples
     --------
-    >>> bytes_text(4), bytes_text(12_288), bytes_text(3_500_000)
-    ('4 B', '12 KB', '3.3 MB')
+    >>> bytes_text(4), bytes_text(12_000), bytes_text(12_500), bytes_text(3_540_000)
+    ('4 B', '12 KB', '13 KB', '3.5 MB')
     """
     size = float(nbytes)
     for unit in ("B", "KB", "MB", "GB"):
-        if size < 1024 or unit == "GB":
+        # From 999.5 on it would be written as 1000.
+        if size < 999.5 or unit == "GB":
             break
-        size /= 1024
-    return f"{size:.1f} {unit}" if size < 10 and size % 1 else f"{size:.0f} {unit}"
+        size /= 1000
+    if size < 9.95 and unit != "B":
+        tenths = int(size * 10 + 0.5)  # a half goes up, as in JavaScript
+        return f"{tenths / 10:g} {unit}"
+    return f"{int(size + 0.5)} {unit}"
 
 
 @functools.cache

@@ -86,15 +86,16 @@ export function cut(/** @type {unknown} */ text, /** @type {number} */ width) {
   return kept + "…";
 }
 
-/** A number of bytes for people: as bytes_text in saved.py. */
+/** A number of bytes for people, 1 KB being 1,000 B: as bytes_text in saved.py. */
 export function bytesText(/** @type {number} */ nbytes) {
   let size = nbytes;
   let unit = "B";
   for (unit of ["B", "KB", "MB", "GB"]) {
-    if (size < 1024 || unit === "GB") break;
-    size /= 1024;
+    if (size < 999.5 || unit === "GB") break;
+    size /= 1000;
   }
-  return `${size < 10 && size % 1 ? size.toFixed(1) : size.toFixed(0)} ${unit}`;
+  const isSmall = size < 9.95 && unit !== "B";
+  return `${isSmall ? Math.floor(size * 10 + 0.5) / 10 : Math.floor(size + 0.5)} ${unit}`;
 }
 
 /** The state of a slot in words. */
