@@ -771,3 +771,90 @@ def test_a_mode_hears_nothing_of_a_block_in_which_no_call_ran():
         y = x * 2
     assert heard == ["mul"] and len(recording.frames) == 1
     assert y.grad_fn is not None
+
+
+@same_in_every_way
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_compiled_step_that_runs_backward(how, traced):
+    """It runs in parts; what runs in between, our own functions too, is offered to the compiler."""
+    from torch._dynamo import config, utils
+    from torch._dynamo.testing import CompileCounter
+
+    def run(look):
+        torch._dynamo.reset()
+        utils.counters.clear()
+        torch.manual_seed(0)
+        net, counter = torch.nn.Linear(3, 3), CompileCounter()
+        look(net(torch.ones(3)).sum())
+
+        def step(x):
+            y = net(x).relu()
+            y.register_hook(lambda gradient: gradient * 2)
+            loss = Twice.apply(y).sum()
+            loss.backward()
+            return loss * 2
+
+        def slope(x):
+            return torch.autograd.grad((x**2).sum(), x, create_graph=True)[0] * 2
+
+        for _ in range(3):
+            torch.compile(step, backend=counter)(torch.ones(2, 3))
+            torch.compile(slope, backend=counter)(torch.ones(3, requires_grad=True))
+        seen = {name: dict(utils.counters[name]) for name in ("stats", "frames")}
+        return counter.frame_count, counter.op_count, seen, net.weight.grad.tolist()
+
+    with warnings.catch_warnings(), config.patch(trace_autograd_ops=traced):
+        warnings.filterwarnings("error", message="(secondpass|Dynamo does not know)")
+        assert looked_at(run, how) == looked_at(run, None)
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2 + ctx.saved_tensors[0] * 0
+
+
+@same_in_every_way
+def test_compiled_autograd_compiles_no_hook_of_ours(how):
+    from torch._dynamo import compiled_autograd
+
+    def run(look):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        net, sizes = torch.nn.Linear(3, 1), []
+
+        def count(graph, examples):
+            sizes.append(len(graph.graph.nodes))
+            return graph
+
+        for _ in range(2):
+            loss = net(torch.ones(2, 3)).tanh().sum()
+            look(loss)
+            with compiled_autograd._enable(lambda graph: torch.compile(graph, backend=count)):
+                loss.backward()
+        return sizes, [one.grad.tolist() for one in net.parameters()]
+
+    assert looked_at(run, how) == looked_at(run, None)
+
+
+def test_what_compiled_autograd_freed_is_looked_for_at_its_end():
+    from torch._dynamo import compiled_autograd
+
+    x = torch.ones(1, requires_grad=True)
+    y = x.exp()
+    view = follow([y])
+    with compiled_autograd._enable(lambda graph: graph):
+        y.backward()
+    states = {slot.state for node in view.graph.nodes for slot in node.slots}
+    ended = view.frames[-1]
+    assert ended.kind == "return" and [frame.leaf for frame in view.frames[:-1]] == [None, "x"]
+    if states == {"freed"}:
+        assert ended.text == "Call 1 ends. It freed 1 saved tensor (4 B)."
+        assert ended.slots == {"n0.result": ("freed", 1)}
+    else:
+        assert ended.text == "Call 1 ends. What it freed is not known."

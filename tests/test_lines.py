@@ -1,10 +1,13 @@
 """Which line made a Node: compared with torch's own anomaly mode, line by line."""
 
 import ast
+import importlib.machinery
 import linecache
 import re
+import subprocess
 import sys
 import threading
+import types
 
 import pytest
 import torch
@@ -647,3 +650,38 @@ except (RuntimeError, TypeError):
 nothing_()
 """
     assert writes.write_after(run(source)["x"], 0) is None
+
+
+def test_a_loader_that_compiles_in_its_own_way_goes_on_doing_so(tmp_path):
+    """As those that put type checks into the modules that they load."""
+
+    class Checking(importlib.machinery.SourceFileLoader):
+        def source_to_code(self, data, path, *, _optimization=-1):
+            return compile("checked = True", path, "exec")
+
+    (tmp_path / "module.py").write_text("checked = False")
+    loader = Checking("module", str(tmp_path / "module.py"))
+    stop = loading.mark_imports()
+    try:
+        module = types.ModuleType("module")
+        exec(loader.get_code("module"), vars(module))
+    finally:
+        stop()
+    assert module.checked
+
+
+def test_torch_is_found_by_whoever_finds_it_otherwise():
+    code = """
+import importlib.machinery, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            print("asked")
+sys.meta_path.insert(0, Finder())
+from secondpass.hearing import loading
+assert "torch" not in sys.modules
+loading.when_torch_is_loaded(lambda: print("loaded"))
+import torch
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["asked", "loaded"]

@@ -569,3 +569,52 @@ def test_a_norm_is_right_in_the_digits_that_are_shown(dtype, number):
     numbers = torch.full((8,), number, dtype=dtype)
     true = sum(abs(one) ** 2 for one in numbers.to(torch.complex128).tolist()) ** 0.5
     assert value_text(numbers).endswith(f" norm {true:.4g}")
+
+
+class SavesAndDoesNotRead(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def test_a_node_that_saves_nothing_is_told_from_one_of_which_that_is_not_so():
+    y = SavesAndDoesNotRead.apply(leaf())
+    base = torch.zeros(2)
+    base[0] = leaf()[0]
+    z = base.sum()
+    with record() as recording:
+        y.backward()
+        y.backward()
+        z.backward(retain_graph=True)
+    assert [text.partition(" on. ")[2] for text in texts(recording, "node")] == [
+        "Its saved tensor tensors[0] is freed (4 B).",
+        "What it saved was freed before.",
+        "It saves nothing.",  # Sum
+        "What it saves is not shown.",  # CopySlices
+        "It saves nothing.",  # Select
+    ]
+    made = texts(recording, "forward")[1]
+    assert made.endswith("Select, CopySlices and Sum, which saves nothing that torch shows.")
+
+
+def test_what_was_freed_out_of_sight_is_not_said_to_be_nothing():
+    y = leaf().exp()
+    for _ in range(1_600):
+        y = y + 1
+    recording = follow([y])
+    y.backward()
+    assert texts(recording, "return") == ["Call 1 ends. What it freed is not known."]
+    z = y.detach().requires_grad_()
+    for _ in range(1_600):
+        z = z + 1
+    z = z.exp()
+    recording = follow([z])
+    z.backward()
+    assert texts(recording, "return") == [
+        "Call 1 ends. It freed 1 saved tensor of the Nodes that were looked at (4 B)."
+    ]

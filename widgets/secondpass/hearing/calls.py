@@ -21,6 +21,7 @@ import torch
 from torch.autograd.variable import Variable
 
 from secondpass.reading.places import Place, here
+from secondpass.reading.unheard import leave_alone, uncompiled
 
 
 @dataclass(eq=False)
@@ -69,6 +70,7 @@ class Call:
     failed: bool = False
     noted: dict[str, Any] = field(default_factory=dict, repr=False)
 
+    @uncompiled
     def let_go(self) -> None:
         """Drop everything of torch's."""
         self.roots = self.gradients = self.inputs = self.results = ()
@@ -124,6 +126,7 @@ def listen(listener: Listener) -> Callable[[], None]:
         _listeners[key] = listener
         _install()
 
+    @uncompiled
     def stop() -> None:
         with _lock:
             _listeners.pop(key, None)
@@ -160,18 +163,14 @@ class _Engine:
     ) -> Any:
         """Run torch's own engine between the listeners' `begin` and `end`."""
         stack = _stack()
-        call = Call(
-            key=next(_keys),
-            kind="backward" if kwargs.get("accumulate_grad", True) else "grad",
-            place=here(),
-            retain_graph=bool(keep_graph),
-            create_graph=bool(create_graph),
-            parent=stack[-1] if stack else None,
-            thread=threading.get_ident(),
-            has_inputs=bool(inputs),
-            roots=tuple(tensors),
-            gradients=tuple(grad_tensors),
-            inputs=tuple(inputs or ()),
+        call = _new_call(
+            stack,
+            "backward" if kwargs.get("accumulate_grad", True) else "grad",
+            bool(keep_graph),
+            bool(create_graph),
+            tuple(tensors),
+            tuple(grad_tensors),
+            tuple(inputs or ()),
         )
         heard = tuple(_listeners.copy().values())
         stack.append(call)
@@ -203,6 +202,33 @@ class _Engine:
 ENGINE_CODE = _Engine.run_backward.__code__
 """A frame of this code stands around all that runs inside a call."""
 
+leave_alone(ENGINE_CODE, what_it_calls=False)  # it calls what the person's hooks are
+
+
+@uncompiled
+def _new_call(
+    stack: Sequence[Call],
+    kind: str,
+    retain_graph: bool,
+    create_graph: bool,
+    roots: tuple[Any, ...],
+    gradients: tuple[Any, ...],
+    inputs: tuple[Any, ...],
+) -> Call:
+    return Call(
+        key=next(_keys),
+        kind=kind,
+        place=here(),
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        parent=stack[-1] if stack else None,
+        thread=threading.get_ident(),
+        has_inputs=bool(inputs),
+        roots=roots,
+        gradients=gradients,
+        inputs=inputs,
+    )
+
 
 def _as_torchs_own(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function stand where torch's own call of its engine stands.
@@ -233,6 +259,7 @@ def _run(engine, arguments, keywords):  # type: ignore[no-untyped-def]
     return engine.run_backward(*arguments, **keywords)
 
 
+@uncompiled
 def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
     """Leave out the entries of `_Engine.run_backward` and `_run`, with which it begins."""
     for _ in range(2):
@@ -240,6 +267,7 @@ def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
     return traceback
 
 
+@uncompiled
 def _tell(listener: Listener, what: str, call: Call) -> None:
     without_dispatch = getattr(torch._C, "_DisableTorchDispatch", contextlib.nullcontext)
     try:
@@ -250,6 +278,7 @@ def _tell(listener: Listener, what: str, call: Call) -> None:
         say_not_followed(error)
 
 
+@uncompiled
 def _tell_of_end(heard: Sequence[Listener], call: Call) -> None:
     """Tell all, the last one first: an interrupt in one must not leave another's hooks behind."""
     if heard:
@@ -271,6 +300,7 @@ def say_not_followed(error: Exception) -> None:
         )
 
 
+@uncompiled
 def _stack() -> list[Call]:
     try:
         return _running.stack  # type: ignore[no-any-return]

@@ -22,6 +22,7 @@ import torch
 
 from secondpass.reading import places
 from secondpass.reading.places import Place, is_own, own_frame
+from secondpass.reading.unheard import uncompiled
 
 LONGEST_LOG = 1_000_000
 """Entries of one thread's log; beyond it the middle is forgotten."""
@@ -233,3 +234,4 @@ def _new_log() -> Log:
 # A compiler that traces the person's code runs these once, at compile time, and leaves them out.
 for _function in (mark, enter, caught):
     _function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    uncompiled(_function)

@@ -13,13 +13,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from secondpass.hearing import line_log, marks, writes
 from secondpass.hearing.line_log import UNKNOWN
 from secondpass.reading import names
 from secondpass.reading.places import Place, is_own, own_frame
+from secondpass.reading.unheard import leave_alone, uncompiled
 
 number_now = line_log.number_now
 
@@ -143,6 +144,7 @@ class _Tracer:
             names.locals_of(frame)  # tracing left a copy of the variables behind: no more
         self._frames.clear()
 
+    @uncompiled
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
         before = self.before(frame, event, arg) if self.before is not None else None  # type: ignore[arg-type]
         if self.stopped or not is_own(frame.f_code.co_filename):
@@ -170,6 +172,11 @@ class _Tracer:
 
         heard.tracer, heard.before = self, before  # type: ignore[attr-defined]
         return heard
+
+
+for _one in _Tracer._local.__code__.co_consts:
+    if isinstance(_one, CodeType):
+        leave_alone(_one, what_it_calls=True)
 
 
 # ---- asking

@@ -11,7 +11,7 @@ import ast
 import builtins
 import contextlib
 import importlib.abc
-import importlib.machinery
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -72,7 +72,8 @@ def when_torch_is_loaded(tell: Callable[[], None]) -> None:
 def _get_marked_code(self: SourceFileLoader, name: str) -> CodeType | None:
     code = None
     path = self.get_filename(name)
-    if is_own(path):
+    # A loader that compiles in its own way, as one that puts in type checks, goes on doing so.
+    if is_own(path) and type(self).source_to_code is SourceFileLoader.source_to_code:
         with contextlib.suppress(Exception):  # whatever is wrong, Python itself says it best
             tree = ast.parse(self.get_data(path), path)
             code = compile(marks.put_marks(tree), path, "exec", dont_inherit=True)
@@ -101,7 +102,7 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         if fullname != "torch":
             return None
         sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        spec = importlib.util.find_spec(fullname)  # other finders may have a say in it
         if spec is None or spec.loader is None:
             return spec
         execute, tell = spec.loader.exec_module, self._tell

@@ -26,6 +26,7 @@ from secondpass.reading.unheard import (
     is_plain,
     is_tensor,
     own_attributes,
+    uncompiled,
     unheard,
     version_of,
 )
@@ -60,6 +61,7 @@ class _Thread(threading.local):
 _running = _Thread()
 
 
+@uncompiled
 def wrote(value: Any) -> Any:
     """Note that a line may have changed a tensor in place, and return the tensor."""
     if _compiling():
@@ -78,6 +80,7 @@ def wrote(value: Any) -> Any:
     return value
 
 
+@uncompiled
 def given(value: Any) -> Any:
     """Note what the call that follows writes into without handing it back, and return it."""
     if _compiling():
@@ -100,6 +103,7 @@ def _tensors_of(module: torch.nn.Module) -> Iterator[Any]:
             yield from _tensors_of(one)
 
 
+@uncompiled
 def wrote_in(value: Any, *path: str) -> None:
     """Note a write to a tensor that is an attribute of an object; no property is run."""
     if _compiling():
@@ -112,6 +116,7 @@ def wrote_in(value: Any, *path: str) -> None:
         note_write(value, sys._getframe(1))
 
 
+@uncompiled
 def read(value: Any) -> Any:
     """Note that a line uses a ``.grad``, and return it."""
     if readers and is_tensor(value) and not _compiling():
@@ -121,6 +126,7 @@ def read(value: Any) -> Any:
     return value
 
 
+@uncompiled
 def switched() -> None:
     """Note that a line may have switched gradients off or on."""
     if torch.is_grad_enabled():

@@ -24,7 +24,6 @@ from secondpass.reading.values import SeenGradient, Value, value_text
 
 _OUTPUTS = "_input_metadata"
 _FINAL = (saved.FREED, saved.NONE)  # a slot in this state stays in it
-_SEEN = (saved.HELD, saved.PACKED, saved.CHANGED)  # something lies in it
 
 
 @dataclass
@@ -158,9 +157,9 @@ class GraphReader:
         One of its slots tells: torch frees all that a Node saved, or nothing of it.
         """
         for slot in known.slots:
-            if slot.state in _SEEN and saved.is_empty(node, slot.name):
-                return self._mark(known, _SEEN, call)
-            if slot.state in _SEEN:
+            if slot.state in saved.SEEN and saved.is_empty(node, slot.name):
+                return self._mark(known, saved.SEEN, call)
+            if slot.state in saved.SEEN:
                 break
         return {}
 
@@ -176,7 +175,7 @@ class GraphReader:
         dict from Node id to dict from slot name to Slot
             The slots that changed.
         """
-        going = {saved.HELD, saved.PACKED, saved.CHANGED, saved.UNKNOWN}
+        going = {*saved.SEEN, saved.UNKNOWN}
         gone = {
             key: self._mark(known, going, None)
             for key, known in self.nodes.items()
@@ -221,7 +220,7 @@ class GraphReader:
         for slot in known.slots:
             self.held.release(f"{known.id}.{slot.name}")
         for slot, storage in pairs:
-            if slot.nbytes and slot.state in (saved.HELD, saved.CHANGED, saved.PACKED):
+            if slot.nbytes and slot.state in saved.SEEN:
                 self.held.hold(f"{known.id}.{slot.name}", storage=storage, nbytes=slot.nbytes)
         known.slots = tuple(slot for slot, _ in pairs)
 

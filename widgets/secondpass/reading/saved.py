@@ -23,6 +23,7 @@ NONE = "none"
 PACKED = "packed"
 CHANGED = "changed"
 UNKNOWN = "unknown"
+SEEN = (HELD, PACKED, CHANGED)  # something lies in the slot
 
 _RAW = "_raw_saved_"
 

@@ -7,11 +7,13 @@ every attribute read; what secondpass looks at must not be counted among what th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -30,6 +32,26 @@ def unheard() -> Iterator[None]:
     without_dispatch = getattr(torch._C, "_DisableTorchDispatch", contextlib.nullcontext)
     with torch._C.DisableTorchFunction(), without_dispatch():
         yield
+
+
+def uncompiled(function: _Function) -> _Function:
+    """Have torch.compile leave a function of ours alone, and all that it calls.
+
+    What cannot be compiled whole runs in parts; what runs in between, such as a backward call and
+    the hooks in it, is looked at too and would be compiled, ours like the person's.
+    """
+    leave_alone(function.__code__, what_it_calls=True)
+    return function
+
+
+def leave_alone(code: CodeType, *, what_it_calls: bool) -> None:
+    """Have torch.compile not compile a code object; see `uncompiled`."""
+    with contextlib.suppress(AttributeError, ImportError, TypeError):  # the names are private
+        from torch._C._dynamo import eval_frame
+
+        skip, default = eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT
+        calls = skip if what_it_calls else default
+        eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, calls))
 
 
 def is_plain(tensor: Any) -> bool:

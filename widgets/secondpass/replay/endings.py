@@ -20,9 +20,12 @@ def returned(call: Call, watched: WatchedCall, born: Sequence[KnownNode]) -> Fra
     size = sum(watched.freed.values())
     if watched.freed:
         many = _counted(len(watched.freed), "saved tensor")
-        what = f"It freed {many} ({bytes_text(size)})." if size else f"It freed {many}."
+        of = "" if watched.sees_all else " of the Nodes that were looked at"
+        what = f"It freed {many}{of} ({bytes_text(size)})." if size else f"It freed {many}{of}."
     elif call.retain_graph:
         what = "It kept all saved tensors."
+    elif not watched.sees_all:
+        what = "What it freed is not known."
     else:
         what = "There was nothing to free."
     results = ""
@@ -39,7 +42,7 @@ def returned(call: Call, watched: WatchedCall, born: Sequence[KnownNode]) -> Fra
         call=watched.number,
         line=call.place,
         after=results or None,
-        slots=slots,
+        slots=slots | watched.found_freed,
         born=tuple(known.id for known in born),
     )
 
@@ -77,6 +80,7 @@ def stopped(
         call=watched.number,
         node=None if node is None else node.id,
         line=call.place,
+        slots=watched.found_freed,
     )
 
 

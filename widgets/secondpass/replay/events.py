@@ -33,7 +33,10 @@ class ForwardRan:
     def _frame(self, part: slice) -> Frame:
         nodes, all_slots = self.nodes[part], self.slots[part]
         titles = [node.record.title for node in nodes]
-        kept = [slot.name for slots in all_slots for slot in slots if slot.state != saved.NONE]
+        hidden = any(slot.state == saved.UNKNOWN for slots in all_slots for slot in slots)
+        nothing = "nothing that torch shows" if hidden else "nothing"
+        unsaid = (saved.NONE, saved.UNKNOWN)
+        kept = [slot.name for slots in all_slots for slot in slots if slot.state not in unsaid]
         line = nodes[0].line
         text = "The forward pass made"
         if line is not None:
@@ -44,7 +47,7 @@ class ForwardRan:
             states |= slot_states(node.id, slots)
         return Frame(
             "forward",
-            f"{text} {listed(titles)}, which saves {listed(kept) or 'nothing'}.",
+            f"{text} {listed(titles)}, which saves {listed(kept) or nothing}.",
             node=nodes[-1].id,
             line=line,
             slots=states,
@@ -95,8 +98,14 @@ class NodeRan:
         if freed:
             size = sum(slot.nbytes or 0 for slot in freed)
             return f"{_tensors(freed)} freed{f' ({bytes_text(size)})' if size else ''}."
-        kept = [slot for slot in self.slots if slot.state in (saved.HELD, saved.PACKED)]
-        return f"{_tensors(kept)} kept." if kept else "It saves nothing."
+        kept = [slot for slot in self.slots if slot.state in saved.SEEN]
+        if kept:
+            return f"{_tensors(kept)} kept."
+        states = {slot.state for slot in self.slots}
+        if saved.UNKNOWN in states:
+            return "What it saves is not shown."
+        # A person's own Function need not read what it saved: then it runs again.
+        return "What it saved was freed before." if saved.FREED in states else "It saves nothing."
 
 
 @dataclass(slots=True)

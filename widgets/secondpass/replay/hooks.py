@@ -7,6 +7,7 @@ were is read when the next thing happens.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +17,10 @@ from secondpass.hearing.calls import Call, current_call, say_not_followed
 from secondpass.reading import saved
 from secondpass.reading.known import KnownNode
 from secondpass.reading.reader import GraphReader, Reading
-from secondpass.reading.unheard import any_mode, is_plain, unheard
+from secondpass.reading.unheard import any_mode, is_plain, uncompiled, unheard
 from secondpass.reading.values import Value
-from secondpass.replay.events import Event, Landed, NodeRan
+from secondpass.replay.events import Event, Landed, NodeRan, slot_states
+from secondpass.replay.frames import SlotState
 
 
 class WatchedCall:
@@ -50,7 +52,10 @@ class WatchedCall:
         self.updated: list[str] = []  # names of the leaves whose .grad this call has changed
         self.freed: dict[str, int] = {}  # slots that this call has freed, and their bytes
         self.started: list[str] = []  # ids of Nodes whose function has begun and not ended
+        self.sees_all = saved.SHOWN and not reading.found.left_out
+        self.found_freed: dict[str, SlotState] = {}  # at the end, where no hook could see it
         self._is_lost = False  # an error of ours ended the following
+        self._is_compiled = _is_compiled()
         self._call = call
         self._reader = reader
         self._add = add
@@ -63,7 +68,12 @@ class WatchedCall:
         self._quietly = None if plain else unheard
 
     def hang(self, reading: Reading) -> None:
-        """Hang the hooks into the Nodes that the call can reach; `remove` takes them away."""
+        """Hang the hooks into the Nodes that the call can reach; `remove` takes them away.
+
+        Compiled autograd would compile them with the pass: into that, none is hung.
+        """
+        if self._is_compiled:
+            return
         found, reader = reading.found, self._reader
         leaf_ids = {one: reader.leaf_id(one.variable) for one in found.leaves}
         ids = leaf_ids | reading.ids
@@ -111,6 +121,16 @@ class WatchedCall:
         ran.changed, ran.slots = changed, known.slots
         self._add(ran)
 
+    def look_back(self) -> None:
+        """Look, at the end of a call without hooks, what it freed."""
+        if not self._is_compiled:
+            return
+        for node_id, node in self._nodes.items():
+            changed = self._reader.refresh(node, self.number)
+            freed = [slot for slot in changed.values() if slot.state == saved.FREED]
+            self.freed |= {f"{node_id}.{slot.name}": slot.nbytes or 0 for slot in freed}
+            self.found_freed |= slot_states(node_id, freed)
+
     def look(self, how: Callable[..., None], *what: Any) -> None:
         """Look from inside a hook while this call runs; nothing here can make the call fail.
 
@@ -127,6 +147,7 @@ class WatchedCall:
                     how(*what)
         except Exception as error:  # ours: raised here, it would end the person's pass
             self._is_lost = True
+            self.sees_all = False
             say_not_followed(error)
 
     def node_begins(self, hooks: _NodeHooks, gradients: Sequence[Any]) -> None:
@@ -185,6 +206,12 @@ class WatchedCall:
         return _seen(gradient, arrived if len(arrived) == 1 else ())
 
 
+def _is_compiled() -> bool:
+    """Say whether compiled autograd takes the next backward pass; its switch is private."""
+    module = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(getattr(module, "compiled_autograd_enabled", False))
+
+
 class _NodeHooks:
     """The two hooks of a Node. torch passes them tuples of tensors or None."""
 
@@ -198,10 +225,12 @@ class _NodeHooks:
         self.sources = sources  # where each gradient goes: a source's id and which output of it
         self.came_in: Sequence[Seen] = ()
 
+    @uncompiled
     def before(self, gradients: Sequence[Any]) -> None:
         watched = self._watched
         watched.look(watched.node_begins, self, gradients)
 
+    @uncompiled
     def after(self, gradients: Sequence[Any], _: Sequence[Any]) -> None:
         watched = self._watched
         watched.look(watched.node_ends, self, gradients)
@@ -216,9 +245,11 @@ class _LeafHooks:
         self._watched = watched
         self._leaf_id = leaf_id
 
+    @uncompiled
     def before(self, gradients: Sequence[Any]) -> None:
         self._watched.look(self._watched.leaf_begins, self._leaf_id, gradients[0])
 
+    @uncompiled
     def after(self, _: Sequence[Any], __: Sequence[Any]) -> None:
         self._watched.look(self._watched.leaf_ends)
 

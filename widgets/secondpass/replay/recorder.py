@@ -146,6 +146,7 @@ class Recorder:
                 return
             try:
                 watched.settle()
+                watched.look_back()
             finally:
                 watched.remove()
             self._add_grad_changes(lambda: None, watched.number)
