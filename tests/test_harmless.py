@@ -858,3 +858,38 @@ def test_what_compiled_autograd_freed_is_looked_for_at_its_end():
         assert ended.slots == {"n0.result": ("freed", 1)}
     else:
         assert ended.text == "Call 1 ends. What it freed is not known."
+
+
+@same_in_every_way
+def test_a_subclass_may_have_written_anew_what_is_read(how):
+    def run(look):
+        x = Rewritten(torch.ones(2)).requires_grad_()
+        y = (x * 2).exp().as_subclass(torch.Tensor).sum()  # torch asks a loss for its numel()
+        look(y)
+        y.backward(retain_graph=True)
+        y.backward()
+        return torch.Tensor.tolist(x.grad)
+
+    class Rewritten(torch.Tensor):
+        def theirs(self, *args, **options):
+            raise LookupError("theirs")
+
+        tolist = numel = detach = untyped_storage = nbytes = theirs
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="secondpass")
+        assert looked_at(run, how) == looked_at(run, None)
+
+
+def test_a_generator_that_waits_to_go_on_keeps_no_recording():
+    def waiting():
+        yield torch.ones(1, requires_grad=True)
+        yield None
+
+    with record() as recording:
+        generator = waiting()
+        (next(generator) * 2).backward()
+    died = weakref.ref(recording._recorder)
+    del recording
+    gc.collect()
+    assert died() is None and next(generator) is None

@@ -512,6 +512,14 @@ def test_what_a_cell_displays_stays_its_last_statement():
     assert ast.unparse(tree.body[-1]) == "(x.y(2), __secondpass_mark__())[0]"
 
 
+def test_a_program_of_great_depth_is_left_as_it_is():
+    """IPython takes a transformer away for good when it fails."""
+    tree = ast.parse("x = f(1)\ny = " + "+".join(["1"] * 600))
+    before = ast.dump(tree.body[0])
+    marks.put_marks(tree)
+    assert ast.dump(tree.body[0]) == before and len(tree.body) == 2
+
+
 COMPILED = """
 class Net(nn.Module):
     def __init__(self):

@@ -132,6 +132,7 @@ class _Tracer:
         """Put back what was there; two tracers may stop in any order."""
         line_log.close_gap(own_frame(sys._getframe(1)))
         self.stopped = True
+        self._ran = None  # a generator that waits to go on keeps its frame's tracer
         trace = sys.gettrace()
         while isinstance(tracer := getattr(trace, "__self__", None), _Tracer) and tracer.stopped:
             trace = tracer.before

@@ -49,6 +49,9 @@ GIVEN = "__secondpass_given__"
 SWITCHED = "__secondpass_switched__"
 ALL = (MARK, ENTER, CAUGHT, WROTE, WROTE_IN, READ, GIVEN, SWITCHED)
 
+DEEPEST = 200
+"""Levels of a program's tree that are marked; each takes three of Python's frames or more."""
+
 _Statement = ast.stmt
 _Node = TypeVar("_Node", bound=ast.AST)
 _FOR_AT_ITER = sys.version_info >= (3, 12)  # which line FOR_ITER belongs to
@@ -81,7 +84,7 @@ def put_marks(tree: ast.Module, *, displayed: tuple[type[ast.stmt], ...] = ()) -
     Returns
     -------
     ast.Module
-        The same tree.
+        The same tree; without marks where it is so deep that to put them in could fail halfway.
 
     Examples
     --------
@@ -89,7 +92,14 @@ def put_marks(tree: ast.Module, *, displayed: tuple[type[ast.stmt], ...] = ()) -
     y = net(x)
     __secondpass_mark__()
     """
-    return _Marker().module(tree, displayed)
+    return tree if _is_deep(tree) else _Marker().module(tree, displayed)
+
+
+def _is_deep(tree: ast.AST) -> bool:
+    level = [tree]
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in ast.iter_child_nodes(one)]
+    return bool(level)
 
 
 def is_marked(names: tuple[str, ...]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from secondpass.reading import walk
-from secondpass.reading.unheard import is_plain, unheard
+from secondpass.reading.unheard import is_plain, plainly, unheard
 
 HELD = "held"
 FREED = "freed"
@@ -165,6 +165,7 @@ def short_type(dtype: str | None, shape: tuple[int | str, ...]) -> str:
 
 def type_text(tensor: torch.Tensor) -> str:
     """Return type and shape of a tensor in short; ``f32[?]`` where it has no plain shape."""
+    tensor = plainly(tensor)
     shape = _shape(tensor)
     return short_type(type_name(tensor.dtype), ("?",) if shape is None else shape)
 
@@ -267,13 +268,14 @@ def _facts(data: Any) -> tuple[tuple[int | str, ...] | None, str | None, int | N
     """Return shape, dtype, bytes and identity of the storage, as far as they can be had."""
     if not isinstance(data, torch.Tensor):
         return None, None, None, None
+    data = plainly(data)
     shape, dtype = _shape(data), type_name(data.dtype)
     try:
         if is_plain(data):
             storage = data.untyped_storage()
             return shape, dtype, storage.nbytes(), storage._cdata
         storages = {one._cdata: one.nbytes() for one in _storages(data)}
-    except (RuntimeError, NotImplementedError):  # sparse, mkldnn
+    except Exception:  # sparse, mkldnn; a subclass may raise anything
         return shape, dtype, None, None
     identity = next(iter(storages)) if len(storages) == 1 else frozenset(storages)
     return shape, dtype, sum(storages.values()), identity

@@ -59,6 +59,17 @@ def is_plain(tensor: Any) -> bool:
     return type(tensor) in _PLAIN
 
 
+def plainly(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor without what its subclass may have written anew, such as ``shape``.
+
+    A subclass that handles every op has its data in its own way, and stays what it is.
+    """
+    if is_plain(tensor) or type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return tensor
+    with torch.no_grad(), unheard():
+        return torch.Tensor.as_subclass(tensor, torch.Tensor)
+
+
 def is_tensor(thing: Any) -> TypeGuard[torch.Tensor]:
     """Say whether a thing is a tensor, by its type alone.
 

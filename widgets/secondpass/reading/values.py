@@ -15,7 +15,7 @@ except ImportError:  # torch runs without it, and so does what is here
     numpy = None  # type: ignore[assignment]
 
 from secondpass.reading.saved import short_type, type_name
-from secondpass.reading.unheard import any_mode, is_plain, unheard, version_of
+from secondpass.reading.unheard import any_mode, is_plain, plainly, unheard, version_of
 
 SHOWN_WHOLE = 6
 """A tensor of up to this many numbers is shown whole."""
@@ -44,6 +44,10 @@ class Value:
     __slots__ = ("_dtype", "_norm", "_numbers", "_shape", "_shares")
 
     def __init__(self, value: torch.Tensor) -> None:
+        plain = is_plain(value)
+        if not plain:
+            value = plainly(value)
+            plain = is_plain(value)
         self._dtype = value.dtype
         self._shape: torch.Size | None = None
         self._numbers: Any = None
@@ -51,9 +55,9 @@ class Value:
         self._shares: tuple[float, float, float] | None = None
         try:
             self._shape = value.shape
-            if is_plain(value) and not torch.is_grad_enabled() and not any_mode():
+            if plain and not torch.is_grad_enabled() and not any_mode():
                 self._measure(value)
-            elif type(value).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+            elif plain:
                 # Under create_graph the gradients have graphs of their own.
                 with torch.no_grad(), unheard():
                     self._measure(value)
