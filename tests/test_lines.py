@@ -565,6 +565,24 @@ def test_a_write_is_not_said_of_a_later_tensor_in_the_same_place_of_memory():
         assert writes.write_after(torch.zeros(3).add_(1), 0) is None
 
 
+def test_a_write_to_a_private_attribute_is_heard(listening):
+    source = """
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("_Cell__state", torch.zeros(3))
+        self.__memory = [torch.zeros(3)][0]
+    def forward(self):
+        self.__memory[0] = 1
+        self.__state += 1
+        return self.__memory, self.__state
+memory, state = Cell()()
+"""
+    names = run(source)
+    written = [writes.write_after(names[name], 0) for name in ("memory", "state")]
+    assert [place.code for place in written] == ["self.__memory[0] = 1", "self.__state += 1"]
+
+
 HOSTILE = {
     "a tensor that does not count its writes": """
 with torch.inference_mode():

@@ -102,11 +102,6 @@ def _is_deep(tree: ast.AST) -> bool:
     return bool(level)
 
 
-def is_marked(names: tuple[str, ...]) -> bool:
-    """Say whether a code object with these ``co_names`` carries marks."""
-    return any(name in names for name in ALL)
-
-
 class _Marker(ast.NodeTransformer):
     def __init__(self) -> None:
         self.wrapped: dict[ast.AST, int] = {}  # operation -> the line that its mark names

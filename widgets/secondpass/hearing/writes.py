@@ -207,7 +207,10 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 def _attribute(value: Any, name: str) -> Any:
     own = own_attributes(value)
     tables = [own, *(own.get(one) or {} for one in _TABLES if is_module(value))]
-    return next((table[name] for table in tables if name in table), None)
+    names = [name]
+    if name.startswith("__") and not name.endswith("__"):  # Python puts the class's name before it
+        names = [f"_{kind.__name__.lstrip('_')}{name}" for kind in type(value).__mro__]
+    return next((table[one] for one in names for table in tables if one in table), None)
 
 
 # ---- optimizer steps

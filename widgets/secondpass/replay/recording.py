@@ -332,10 +332,10 @@ def summary(graph: Graph) -> str:
     freed = [slot for slot in slots if slot.state == "freed"]
     text = f"The autograd graph of {roots}: {nodes} and {ends}"
     if leaves <= FEW_LEAVES:
-        names = [
+        told = [
             f"{leaf.name} (grad {leaf.grad.removeprefix(f'{leaf.type} ')})" for leaf in graph.leaves
         ]
-        text += f", {', '.join(names)}" if names else ""
+        text += f", {', '.join(told)}" if told else ""
     else:
         filled = sum(leaf.grad != "None" for leaf in graph.leaves)
         many = "all" if filled == leaves else f"{filled:,}" if filled else "none"
