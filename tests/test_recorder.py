@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import sys
+from dataclasses import dataclass, field
 
 import pytest
 import torch
@@ -618,3 +619,40 @@ def test_what_was_freed_out_of_sight_is_not_said_to_be_nothing():
     assert texts(recording, "return") == [
         "Call 1 ends. It freed 1 saved tensor of the Nodes that were looked at (4 B)."
     ]
+
+
+def test_a_graph_is_gone_in_the_line_that_let_it_go():
+    gc.disable()  # it must not need the collector
+    try:
+        with record() as recording:
+            x = leaf()
+            for _ in range(2):  # the second round lets the first result go
+                y = x**2
+                y.backward(retain_graph=True)
+            kinds_so_far = kinds(recording)
+            del y
+            assert len(recording.frames) > len(kinds_so_far)
+    finally:
+        gc.enable()
+    told = [(frame.kind, frame.call, frame.line and frame.line.code) for frame in recording.frames]
+    rebound = told.index(("write", None, "y = x**2"))
+    assert told[rebound - 1][:2] == ("return", 1)
+    assert told[rebound + 1][:2] == ("forward", None)
+    assert told[-1] == ("write", None, "del y")
+
+
+@dataclass
+class Batch:
+    x: torch.Tensor
+    twice: torch.Tensor = field(default_factory=lambda: _weight * 2)
+
+
+_weight = leaf(3.0)
+
+
+def test_what_a_dataclass_wrote_for_itself_is_no_line_of_the_program():
+    with record() as recording:
+        batch = Batch(leaf())
+        (batch.x * batch.twice).backward()
+    files = {frame.line.file for frame in recording.frames if frame.line}
+    assert {os.path.basename(file) for file in files} == {os.path.basename(__file__)}

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from secondpass.reading import places
-from secondpass.reading.places import Place, is_own, own_frame
+from secondpass.reading.places import Place, is_own, is_own_code, own_frame
 from secondpass.reading.unheard import uncompiled
 
 LONGEST_LOG = 1_000_000
@@ -132,6 +132,8 @@ class Table:
             at = line if line and frame is first else frame.f_lineno
             chain.append((frame.f_code, at or 0))
             frame = frame.f_back
+        if not chain:
+            return UNKNOWN
         key = next(self._numbers)  # no other thread gets the same
         self._chains[key] = tuple(chain)
         self._keys[way] = key
@@ -173,7 +175,7 @@ def caught() -> None:
     traceback = None if error is None else error.__traceback__
     innermost = None
     while traceback is not None:
-        if is_own(traceback.tb_frame.f_code.co_filename):
+        if is_own_code(traceback.tb_frame.f_code):
             innermost = traceback
         traceback = traceback.tb_next
     if innermost is None:

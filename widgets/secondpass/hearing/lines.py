@@ -19,7 +19,7 @@ from typing import Any
 from secondpass.hearing import line_log, marks, writes
 from secondpass.hearing.line_log import UNKNOWN
 from secondpass.reading import names
-from secondpass.reading.places import Place, is_own, own_frame
+from secondpass.reading.places import Place, is_own_code, own_frame
 from secondpass.reading.unheard import leave_alone, uncompiled
 
 number_now = line_log.number_now
@@ -121,7 +121,7 @@ class _Tracer:
         self._frames: list[tuple[FrameType, Any, Any]] = []  # each with its tracer before, and now
         outer = frame
         while outer is not None:
-            if is_own(outer.f_code.co_filename):
+            if is_own_code(outer.f_code):
                 before = outer.f_trace
                 outer.f_trace = self._local(outer, before)
                 self._frames.append((outer, before, outer.f_trace))
@@ -148,7 +148,7 @@ class _Tracer:
     @uncompiled
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
         before = self.before(frame, event, arg) if self.before is not None else None  # type: ignore[arg-type]
-        if self.stopped or not is_own(frame.f_code.co_filename):
+        if self.stopped or not is_own_code(frame.f_code):
             return before
         if line_log.is_behind():
             line_log.close_gap(frame.f_back)

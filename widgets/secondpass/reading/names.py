@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import itertools
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from secondpass.reading.places import is_own
+from secondpass.reading.places import is_own_code
 from secondpass.reading.unheard import is_module, is_tensor, own_attributes
 
 LOOKED_AT = 5_000
@@ -20,13 +21,18 @@ LOOKED_AT = 5_000
 INSIDE = 50
 """Items of one list, tuple or dict that are looked at."""
 
+_write_back: Any = None
+if sys.version_info < (3, 13):
+    _write_back = ctypes.pythonapi.PyFrame_LocalsToFast
+    _write_back.argtypes, _write_back.restype = (ctypes.py_object, ctypes.c_int), None
+
 _IPYTHON = frozenset({"In", "Out", "exit", "quit", "get_ipython"})
 
 
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """Yield the frames of the person's own code, the innermost first."""
     while frame is not None:
-        if is_own(frame.f_code.co_filename):
+        if is_own_code(frame.f_code):
             yield frame
         frame = frame.f_back
 
@@ -96,15 +102,20 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
     """Return a frame's local variables as a copy, and leave none behind.
 
     Up to Python 3.12 ``f_locals`` of a function is a dict that the frame keeps: left filled, it
-    would keep a tensor alive that the function has deleted.
+    would keep a tensor alive that the function has deleted. And at the next event of a tracer
+    Python writes it back into the variables, unless that is done at once: while nothing else can
+    run, so that it changes nothing.
     """
+    if _write_back is None or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return dict(frame.f_locals)
     local = frame.f_locals
+    _write_back(frame, 0)
     copy = dict(local)
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        # Held by more than the frame, this variable and the call, it is the person's own, from
-        # locals(). And when a tracer returns, Python writes the dict back into the variables.
-        if sys.gettrace() is None and sys.getrefcount(local) <= 3:
-            local.clear()
+    # Held by more than the frame, this variable and the call, it is the person's, from locals().
+    if sys.getrefcount(local) <= 3:
+        local.clear()
+    else:
+        frame.f_locals  # noqa: B018 - a debugger's changes of it are still to be written back
     return copy
 
 

@@ -82,9 +82,17 @@ def is_own(filename: str) -> bool:
     return not os.path.realpath(path).startswith(_LIBRARIES)
 
 
+def is_own_code(code: CodeType) -> bool:
+    """Say whether a code object is the person's own; what a dataclass wrote for itself is not.
+
+    Its ``__init__`` has the file ``<string>``, as code has that a person runs with ``exec``.
+    """
+    return is_own(code.co_filename) and not code.co_qualname.startswith("__create_fn__.")
+
+
 def own_frame(frame: FrameType | None) -> FrameType | None:
     """Return the innermost frame of the person's own code, from ``frame`` outwards."""
-    while frame is not None and not is_own(frame.f_code.co_filename):
+    while frame is not None and not is_own_code(frame.f_code):
         frame = frame.f_back
     return frame
 

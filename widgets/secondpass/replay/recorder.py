@@ -139,22 +139,26 @@ class Recorder:
 
     def end(self, call: Call) -> None:
         """Take the hooks away and note how the call ended."""
-        self._resume.pop(call.key, _nothing)()
-        with self.lock:
-            watched = self._watched.pop(call.key, None)
-            if watched is None:
-                return
-            try:
-                watched.settle()
-                watched.look_back()
-            finally:
-                watched.remove()
-            self._add_grad_changes(lambda: None, watched.number)
-            if call.failed:
-                self._add_stop(call, watched)
-            else:
-                self._add_return(call, watched)
-            self.told()
+        try:
+            with self.lock:
+                watched = self._watched.pop(call.key, None)
+                if watched is not None:
+                    self._end(call, watched)
+        finally:
+            self._resume.pop(call.key, _nothing)()
+
+    def _end(self, call: Call, watched: WatchedCall) -> None:
+        try:
+            watched.settle()
+            watched.look_back()
+        finally:
+            watched.remove()
+        self._add_grad_changes(lambda: None, watched.number)
+        if call.failed:
+            self._add_stop(call, watched)
+        else:
+            self._add_return(call, watched)
+        self.told()
 
     # ---- between calls
 
