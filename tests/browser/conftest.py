@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import (
     Browser,
+    BrowserContext,
     ConsoleMessage,
     Error,
     Locator,
@@ -31,6 +32,10 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
+
+from sample import Given
+from secondpass.picture.page import save
+from secondpass.picture.widget import AutogradGraph
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 QUIET = (
@@ -257,3 +262,40 @@ def open_notebook(browser: Browser, server: Server) -> Iterator[OpenNotebookFunc
     for here in opened:
         here.page.close()
     server.end_kernels()
+
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[OpenPage]:
+    """Save a recording as a page and open it; no request and no error may come of it."""
+    contexts: list[BrowserContext] = []
+    complaints: list[str] = []
+
+    def open_one(
+        data: Any = None,
+        *,
+        step: int | None = None,
+        width: int = 1100,
+        height: int = 900,
+        **options: Any,
+    ) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, offline=True, **options
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        file = save(AutogradGraph(Given(data), step=step), tmp_path / "page.html")
+        page.goto(file.as_uri())
+        page.on("request", lambda request: complaints.append(request.url))
+        expect(page.locator(".secondpass")).to_be_visible()
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not complaints

@@ -3,47 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import expect
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sample import Given, chain, frame, node, sample
-from secondpass.picture.page import player, save
+from secondpass.picture.page import player
 from secondpass.picture.widget import AutogradGraph
-
-Open = Callable[..., Page]
-
-
-@pytest.fixture
-def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    """Save a recording as a page and open it; no request and no error may come of it."""
-    contexts: list[BrowserContext] = []
-    complaints: list[str] = []
-
-    def open_one(data=None, *, step: int | None = None, width: int = 1100, **options) -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, offline=True, **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        file = save(AutogradGraph(Given(data), step=step), tmp_path / "page.html")
-        page.goto(file.as_uri())
-        page.on("request", lambda request: complaints.append(request.url))
-        expect(page.locator(".secondpass")).to_be_visible()
-        return page
-
-    yield open_one
-    for context in contexts:
-        context.close()
-    assert not complaints
 
 
 def test_it_plays_to_the_end_by_keyboard_alone_and_says_what_was_recorded(open_page):

@@ -421,6 +421,14 @@ export function lanesOf(/** @type {Recording} */ data) {
   return lanes;
 }
 
+const ROOM = 500;
+
+/** The longest of the sentences, which room is kept for: one with more wide letters may be the highest. */
+export function longest(/** @type {Recording} */ data, most = 3) {
+  const texts = data.frames.map((frame) => clean(frame.text, ROOM));
+  return texts.sort((a, b) => cells(b) - cells(a)).slice(0, most);
+}
+
 // ---- 2 Elements -------------------------------------------------------------------------------
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -478,6 +486,17 @@ function button(/** @type {string} */ label, /** @type {string} */ path, /** @ty
   made.setAttribute("aria-label", label);
   made.addEventListener("click", act);
   return made;
+}
+
+/** A sentence in which the call that it speaks of stands out. */
+function sentence(/** @type {string} */ text) {
+  const begin = /^Call \d+/.exec(text)?.[0] ?? "";
+  return [make("b", "", begin), text.slice(begin.length)];
+}
+
+/** The element that has the focus; inside a shadow tree the document names only its host. */
+function active(/** @type {Element} */ inside) {
+  return /** @type {Document|ShadowRoot} */ (inside.getRootNode()).activeElement ?? null;
 }
 
 const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -816,7 +835,8 @@ class Camera {
 
   /** A place for the camera from which no more than a margin beyond the picture is seen. */
   #within(/** @type {number} */ value, /** @type {number} */ size, /** @type {number} */ room) {
-    return size <= room ? (size - room) / 2 : Math.min(Math.max(value, -40), size + 40 - room);
+    const fits = size < room + 1; // of a picture that was scaled to the room, but for rounding
+    return fits ? (size - room) / 2 : Math.min(Math.max(value, -40), size + 40 - room);
   }
 
   show() {
@@ -979,7 +999,8 @@ class Source {
     else if (lines[to]) {
       lines[at].tabIndex = -1;
       lines[to].tabIndex = 0;
-      lines[to].focus();
+      lines[to].focus({ preventScroll: true });
+      this.#scrollTo(lines[to]);
     }
     event.preventDefault();
     event.stopPropagation();
@@ -1275,6 +1296,8 @@ class Player {
     this.details.tabIndex = 0;
     this.say = make("p", "say");
     this.say.setAttribute("role", "status");
+    this.room = make("div", "room"); // as high as the longest sentences: nothing moves while it plays
+    this.room.setAttribute("aria-hidden", "true");
     this.counter = make("span", "counter");
     this.note = make("p", "note");
     this.back = button("Step back", ICONS.back, () => this.seek(this.step - 1));
@@ -1290,6 +1313,7 @@ class Player {
     /** @type {string|null} */ this.chosen = null;
     /** @type {string|null} */ this.hovered = null;
     /** @type {string|null} */ this.opening = null;
+    /** @type {Element|null} */ this.reached = null;
     /** @type {number[]|null} */ this.pickedLine = null;
     /** @type {State|null} */ this.state = null;
     this.at = 0;
@@ -1324,10 +1348,14 @@ class Player {
     );
     this.row.append(this.back, this.play, this.forward, this.time.element, this.counter, this.speed);
     const side = make("div", "side", this.source.element, this.details, this.memory.element);
-    const view = make("div", "view", make("div", "field", this.tools, this.stage), side, make("div", "bar", this.row, this.say, this.note));
+    const view = make("div", "view", make("div", "field", this.tools, this.stage), side, make("div", "bar", this.row, make("div", "told", this.room, this.say), this.note));
     const root = make("div", "secondpass", view);
     root.setAttribute("role", "group");
     root.setAttribute("aria-label", "Autograd graph");
+    root.tabIndex = -1; // a click anywhere in it brings the keys here
+    root.addEventListener("pointerdown", () => {
+      if (!root.contains(active(root))) root.focus({ preventScroll: true });
+    });
     for (const kind of ["focusin", "keydown", "keyup"]) root.addEventListener(kind, claimKeys);
     root.addEventListener("keydown", (event) => this.onKey(event));
     this.stage.addEventListener("click", (event) => this.onClick(event));
@@ -1372,13 +1400,17 @@ class Player {
       this.memory.load(data);
       this.note.textContent = clean(data.left_out);
       this.note.hidden = !data.left_out;
+      this.room.replaceChildren(...longest(data).map((text) => make("p", "", ...sentence(text))));
+      const count = data.frames.length;
+      this.counter.dataset.widest = `${count} of ${count}`;
     }
     if (stale.has("_svg") || stale.has("_tree") || stale.has("_recording")) this.#draw(data);
     this.show(stale.has("step") && stale.size === 1);
   }
 
   #draw(/** @type {Recording} */ data) {
-    const focus = this.root.ownerDocument.activeElement?.closest?.("g[data-id]")?.getAttribute("data-id");
+    const focused = active(this.root);
+    const focus = this.stage.contains(focused) ? focused?.closest("g[data-id]")?.getAttribute("data-id") : null;
     const before = this.camera;
     before?.remove();
     const source = this.model.get("_svg");
@@ -1400,8 +1432,8 @@ class Player {
       if (!this.canOpen(box)) box.element.removeAttribute("aria-expanded");
     }
     const first = this.picture.boxOf(focus ?? "") ?? [...this.picture.boxes.values()].find((box) => box.kind !== "frame");
-    first?.element.setAttribute("tabindex", "0");
-    if (focus) first?.element.focus();
+    if (first) this.#reach(first.element);
+    if (focus) first?.element.focus({ preventScroll: true }); // the camera brings it into sight
     this.mark();
     if (this.field.value) this.find();
   }
@@ -1428,10 +1460,12 @@ class Player {
     this.back.disabled = step === 0;
     this.forward.disabled = step === count;
     this.#tell();
-    if (this.opening !== null && !moved) {
-      this.camera?.follow([this.opening], true);
-      this.opening = null;
-    } else this.camera?.follow(this.#place(frame, moved).filter((id) => this.picture?.boxOf(id)), !moved);
+    const place = this.opening !== null && !moved ? [this.opening] : this.#place(frame, moved);
+    if (!moved) this.opening = null;
+    const seen = place.filter((id) => this.picture?.boxOf(id));
+    this.camera?.follow(seen, !moved);
+    // What Tab reaches is in sight: the browser would scroll the page to what is not.
+    if (seen.length && !this.stage.contains(active(this.root))) this.#reach(this.picture?.boxOf(seen[0]).element);
   }
 
   /** What must be seen: where the frame is; at first also where a call stopped, or the root. */
@@ -1452,9 +1486,7 @@ class Player {
       this.say.replaceChildren(make("span", "hint", "Run backward in another cell: it appears here."));
       return;
     }
-    // The call that a sentence speaks of stands out.
-    const begin = /^Call \d+/.exec(text)?.[0] ?? "";
-    this.say.replaceChildren(make("b", "", begin), text.slice(begin.length));
+    this.say.replaceChildren(...sentence(text));
     this.say.classList.toggle("stop", frame?.kind === "stop");
   }
 
@@ -1590,12 +1622,19 @@ class Player {
     boxes.sort((a, b) => place(a)[1] - place(b)[1] || place(a)[0] - place(b)[0]);
     const to = boxes[boxes.indexOf(/** @type {SVGGElement} */ (from)) + by];
     if (!to) return;
-    from.setAttribute("tabindex", "-1");
-    to.setAttribute("tabindex", "0");
+    this.#reach(to);
     to.focus({ preventScroll: true });
     this.camera?.follow([to.dataset.id ?? ""]);
     this.hovered = to.dataset.id ?? null;
     this.#tell();
+  }
+
+  /** Make one box the one that Tab reaches. */
+  #reach(/** @type {Element} */ box) {
+    if (this.reached === box) return;
+    this.reached?.setAttribute("tabindex", "-1");
+    box.setAttribute("tabindex", "0");
+    this.reached = box;
   }
 
   onClick(/** @type {MouseEvent} */ event) {

@@ -1,0 +1,91 @@
+"""What stays where it is while the player plays: the keys, the camera, the heights."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from sample import chain, frame, sample
+
+COURSE = Path(__file__).parents[2] / "notebooks"
+RUNNING = "(document.querySelector('.sp-picture g.now') ?? {getBoundingClientRect: () => ({})})"
+IN_SIGHT = f"""() => {{
+  const box = {RUNNING}.getBoundingClientRect();
+  const stage = document.querySelector(".stage").getBoundingClientRect();
+  return box.top >= stage.top && box.bottom <= stage.bottom;
+}}"""
+
+
+@pytest.mark.parametrize("part", [".stage", ".say", ".details", ".memory", "g.node"])
+def test_a_click_anywhere_in_the_player_brings_the_keys_to_it(open_page, part):
+    page = open_page(step=5)
+    page.locator(part).first.click(position={"x": 6, "y": 6})
+    page.keyboard.press("Home")
+    expect(page.locator(".counter")).to_have_text("0 of 13")
+
+
+def test_in_jupyterlab_too_and_the_notebook_does_not_move(open_notebook):
+    here = open_notebook(next(COURSE.glob("00*.ipynb")))
+    here.run_all()
+    player = here.page.locator(".secondpass").first
+    player.scroll_into_view_if_needed()
+    where = "document.querySelector('.jp-WindowedPanel-outer').scrollTop"
+    before = here.page.evaluate(where)
+    for part in (".stage", ".say", ".details"):
+        player.locator(part).click(position={"x": 6, "y": 6})
+        here.page.keyboard.press("Home")
+        expect(player.locator(".counter")).to_have_text(re.compile("^0 of"))
+        here.page.keyboard.press("End")
+        assert here.page.evaluate(where) == before
+
+
+def long_way(count=120):
+    data = chain(count, lines=count // 4)
+    data["frames"] = [frame("call", "Call 1 begins.", call=1, gradients={"r0": "1"})]
+    data["frames"] += [
+        frame("node", f"Call 1 runs n{at}.", call=1, node=f"n{at}") for at in range(count)
+    ]
+    return data
+
+
+def test_the_camera_still_follows_after_a_group_was_opened(open_page):
+    page = open_page(long_way(), step=0)
+    page.locator("g[aria-expanded='false']").last.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(300)
+    for _ in range(12):
+        page.locator(".lanes").press("ArrowRight")
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.querySelector('.stage').scrollTop") == 0
+        assert page.evaluate(IN_SIGHT)
+
+
+def test_the_whole_graph_fits_after_fit_the_graph(open_page):
+    for count in range(10, 20):  # a scale is rounded up for one height, down for another
+        page = open_page(chain(count, lines=count))
+        page.get_by_role("button", name="Fit the graph").click()
+        picture, stage = (page.locator(one).bounding_box() for one in (".sp-picture", ".stage"))
+        assert picture["y"] >= stage["y"] - 1
+        assert picture["y"] + picture["height"] <= stage["y"] + stage["height"] + 1
+
+
+def wordy():
+    data = sample()
+    for at, one in enumerate(data["frames"]):
+        one["text"] += " It says more of this." * (at * 5 % 7)
+    return data
+
+
+@pytest.mark.parametrize("width", [400, 600, 1000, 1440])
+def test_nothing_changes_its_height_or_the_width_of_the_time_line_while_it_plays(open_page, width):
+    page = open_page(wordy(), step=0, width=width)
+    page.locator(".lanes").focus()
+    size = """() => [document.querySelector(".secondpass").getBoundingClientRect().height,
+      document.querySelector(".lanes").getBoundingClientRect().width]"""
+    before = page.evaluate(size)
+    for _ in range(13):
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate(size) == before
