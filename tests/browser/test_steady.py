@@ -89,3 +89,37 @@ def test_nothing_changes_its_height_or_the_width_of_the_time_line_while_it_plays
     for _ in range(13):
         page.keyboard.press("ArrowRight")
         assert page.evaluate(size) == before
+
+
+SMALLEST_TEXT = """() => {
+  const svg = document.querySelector(".sp-picture");
+  const scale = svg.getBoundingClientRect().width / svg.getAttribute("width");
+  return scale * Math.min(...[...svg.querySelectorAll("text")].map((one) =>
+    parseFloat(getComputedStyle(one).fontSize)));
+}"""
+
+
+@pytest.mark.parametrize("width", [400, 1000, 1440])
+@pytest.mark.parametrize("count", [1, 5, 9, 24])
+def test_the_text_of_a_picture_can_be_read_at_first_view(open_page, count, width):
+    page = open_page(chain(count, lines=count, leaves=3), width=width)
+    assert page.evaluate(SMALLEST_TEXT) > 9.4
+
+
+def test_a_page_uses_the_height_of_its_window_and_shows_where_the_picture_goes_on(open_page):
+    data = long_way(40)
+    page = open_page(data, step=41, height=1000)
+    view = page.locator(".view").bounding_box()
+    assert 900 < view["y"] + view["height"] <= 1000
+    beyond = page.locator(".stage").get_attribute("data-beyond")
+    assert beyond.split()[-1] in ("top", "bottom")
+    page.get_by_role("button", name="Fit the graph").click()
+    expect(page.locator(".stage")).to_have_attribute("data-beyond", "")
+
+
+def test_at_the_end_of_a_call_the_first_view_shows_where_it_went_last(open_page):
+    data = long_way(20)
+    data["frames"].append(frame("return", "Call 1 ends.", call=1))
+    page = open_page(data, step=22)
+    box, stage = (page.locator(one).bounding_box() for one in ("[data-id=n19]", ".stage"))
+    assert stage["y"] <= box["y"] <= stage["y"] + stage["height"] - box["height"]

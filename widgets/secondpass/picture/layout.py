@@ -134,7 +134,7 @@ def _dot(
 ) -> str:
     quick = {"nslimit": "1", "nslimit1": "1", "mclimit": "0.1"} if len(boxes) > LARGE else {}
     dot = graphviz.Digraph(
-        graph_attr={"nodesep": "0.25", "ranksep": "0.62", **quick},
+        graph_attr={"nodesep": "0.25", "ranksep": "0.56", **quick},
         node_attr={"shape": "box", "fixedsize": "true", "label": ""},
         edge_attr={"dir": "none"},
     )

@@ -21,7 +21,7 @@ NONE = "'none'"
 
 PAGE_STYLE = """
 :root { color-scheme: light dark; }
-body { margin: 0 auto; max-width: 1180px; padding: 16px; background: #ffffff; color: #5b6470; }
+body { margin: 0 auto; max-width: 1400px; padding: 16px; background: #ffffff; color: #5b6470; }
 h1 { margin: 0 0 12px; font: 15px/1.4 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1, pre { color: #1b2129; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 13px/1.5 ui-monospace, monospace; }

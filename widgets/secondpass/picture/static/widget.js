@@ -763,10 +763,13 @@ class Picture {
 
 // ---- 4 Pan and zoom ---------------------------------------------------------------------------
 
-const TALLEST = 600;
 const LOWEST = 330;
-const SMALLEST = 0.56; // the text can just be read
-const READABLE = 0.66;
+const SMALLEST = 0.86; // text of 10 pixels, if that shows the whole picture
+const READABLE = 0.9;
+const AROUND = 220; // the heading, the buttons, the time line and the sentence take so much of a window
+
+/** How high a stage may be: what the window has, within reason; a frame grows with what is in it. */
+const tallest = () => Math.min(900, Math.max(600, window.innerHeight - AROUND));
 
 /** Shows a part of the picture; a wheel without ctrl scrolls the page as ever. */
 class Camera {
@@ -805,16 +808,16 @@ class Camera {
     this.tall = this.stage.clientHeight || LOWEST;
   }
 
-  /** Show the whole picture, or, of a big one, as much as can be read: all of its width, or a part. */
+  /** Show the whole picture, or, where its text could not be read then, a part of it. */
   fit(keep = false) {
     const { width, height } = this.picture;
     const room = this.stage.clientWidth || 560;
-    this.wide = room;
-    const whole = Math.min(room / width, TALLEST / height);
-    const readable = room / width < SMALLEST ? READABLE : Math.min(READABLE, room / width);
-    const scale = Math.min(1, whole < SMALLEST ? readable : whole);
-    const tall = Math.round(Math.min(TALLEST, Math.max(LOWEST, height * scale)));
+    const most = tallest();
+    const whole = Math.min(1, room / width, most / height);
+    const scale = whole < SMALLEST ? READABLE : whole;
+    const tall = Math.round(Math.min(most, Math.max(LOWEST, height * scale)));
     this.stage.style.height = `${tall}px`;
+    this.wide = room;
     this.tall = tall;
     if (!keep) {
       this.touched = false;
@@ -834,9 +837,9 @@ class Camera {
   }
 
   /** A place for the camera from which no more than a margin beyond the picture is seen. */
-  #within(/** @type {number} */ value, /** @type {number} */ size, /** @type {number} */ room) {
+  #within(/** @type {number} */ value, /** @type {number} */ size, /** @type {number} */ room, margin = 40) {
     const fits = size < room + 1; // of a picture that was scaled to the room, but for rounding
-    return fits ? (size - room) / 2 : Math.min(Math.max(value, -40), size + 40 - room);
+    return fits ? (size - room) / 2 : Math.min(Math.max(value, -margin), size + margin - room);
   }
 
   show() {
@@ -851,6 +854,20 @@ class Camera {
     }
     const [left, top] = [this.x, this.y].map((value) => Math.round(-value * this.scale));
     svg.style.transform = `translate(${left}px, ${top}px)`;
+    this.#fade();
+  }
+
+  /** Let the picture fade out on the sides where it goes on. */
+  #fade() {
+    const { width, height } = this.picture;
+    const beyond = {
+      left: this.x > 1,
+      right: this.x + this.wide / this.scale < width - 1,
+      top: this.y > 1,
+      bottom: this.y + this.tall / this.scale < height - 1,
+    };
+    const sides = Object.entries(beyond).filter((side) => side[1]).map((side) => side[0]).join(" ");
+    if (this.stage.dataset.beyond !== sides) this.stage.dataset.beyond = sides;
   }
 
   zoom(/** @type {number} */ by, left = this.wide / 2, top = this.tall / 2) {
@@ -909,8 +926,8 @@ class Camera {
     let [toX, toY] = [this.x, this.y];
     if (x < this.x + edge || x + area.width > this.x + room.width - edge) toX = x + area.width / 2 - room.width / 2;
     if (y < this.y + edge || y + area.height > this.y + room.height - edge) toY = y + area.height / 2 - room.height / 2;
-    toX = this.#within(toX, this.picture.width, room.width);
-    toY = this.#within(toY, this.picture.height, room.height);
+    toX = this.#within(toX, this.picture.width, room.width, 0);
+    toY = this.#within(toY, this.picture.height, room.height, 0);
     if (Math.hypot(toX - this.x, toY - this.y) > 1) this.#glide(toX, toY, quick);
   }
 
@@ -1468,16 +1485,17 @@ class Player {
     if (seen.length && !this.stage.contains(active(this.root))) this.#reach(this.picture?.boxOf(seen[0]).element);
   }
 
-  /** What must be seen: where the frame is; at first also where a call stopped, or the root. */
+  /** What must be seen: where the frame is; at first also where a call stopped or went last, or a root. */
   #place(/** @type {Frame|null} */ frame, /** @type {boolean} */ moved) {
     const at = frame ? [frame.node, frame.leaf, ...Object.keys(frame.gradients)] : [];
     const here = /** @type {string[]} */ (at.filter((id) => id !== null));
     if (here.length || moved) return here;
     const { marks } = /** @type {State} */ (this.state);
     const data = /** @type {Recording} */ (this.data);
-    const entered = data.frames.slice(0, this.at).findLast((one) => one.kind === "call");
     const stopped = Object.keys(marks).filter((id) => marks[id] === "stopped");
-    return [...stopped, ...Object.keys(entered?.gradients ?? {}), ...Object.keys(data.roots)];
+    const last = data.frames.slice(0, this.at).findLast((one) => one.leaf ?? one.node);
+    const went = last?.leaf ?? last?.node;
+    return [...stopped, ...(went ? [went] : []), ...Object.keys(data.roots)];
   }
 
   #speak(/** @type {Frame|null} */ frame, /** @type {string} */ text) {
