@@ -20,11 +20,11 @@ def apply(source: str, fixes) -> str:
         first, last = statement.lineno, statement.end_lineno
         if fix.do == "recompute" and "anew in every pass" in fix.why:
             edits += _repeated(source, fix)
-        elif fix.why.startswith("after this line") or re.search("^[^:]*, after this line", fix.why):
+        elif fix.where == "after":
             edits.append((last, last, _indented(lines, first, fix.code)))
         elif fix.do == "drop":
             edits.append((first - 1, last, _indented(lines, first, "pass")))
-        elif fix.why.startswith("before this line"):
+        elif fix.where == "before":
             edits.append((first - 1, first - 1, _indented(lines, first, fix.code)))
         elif fix.do == "add" and "both calls" in fix.why:
             edits.append((first - 1, last, _indented(lines, first, fix.code)))

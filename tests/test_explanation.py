@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from secondpass.explaining import advice, explanation, report, snippets
+from secondpass.explaining import advice, explanation, report, rewriting, snippets
 from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import Heard
 from secondpass.explaining.holders import Held
@@ -167,5 +167,5 @@ def test_retaining_is_advised_against_where_it_hides_the_fault():
 def test_code_that_cannot_be_read_gives_no_code():
     nowhere = Place("<string>", 7, "", "f")
     assert snippets.receiver(nowhere) == ""
-    assert snippets.retained(nowhere) == ""
+    assert rewriting.retained(nowhere) == ""
     assert snippets.assigned_names(nowhere) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from secondpass.explaining import carried, computed_once, sharing, snippets, sources
+from secondpass.explaining import carried, computed_once, rewriting, sharing, snippets, sources
 from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import Heard
 from secondpass.explaining.report import Carrier, Fix
@@ -56,22 +56,24 @@ def modified(failure: Failure) -> tuple[Fix, ...]:
         state = _state_of(failure)
         if failure.retained and state:  # carried over rounds, and kept usable by retain_graph
             why = (
-                "after this line, and leave retain_graph out: the values go on, the graph of the "
-                "round that is over does not"
+                "and leave retain_graph out: the values go on, the graph of the round that is over "
+                "does not"
             )
-            return (Fix.at("detach", failure.heard.place, f"{state} = {state}.detach()", why),)
+            code = f"{state} = {state}.detach()"
+            return (Fix.at("detach", failure.heard.place, code, why, where="after"),)
         why = (
-            "after this line: the step changes the weights that this graph has saved, so run the "
-            "forward pass again (or make both backward calls before the step)"
+            "the step changes the weights that this graph has saved, so run the forward pass again "
+            "(or make both backward calls before the step)"
         )
-        return (Fix.at("recompute", place, sharing.way_to_loss(failure, place), why),)
+        code = sharing.way_to_loss(failure, place)
+        return (Fix.at("recompute", place, code, why, where="after"),)
     if failure.modified_leaf:
         why = (
             "a weight is changed here while a graph that has saved it waits for its backward "
             "pass: change it after that pass, or run the forward pass again after this line"
         )
         return (Fix.at("recompute", place, "", why),)
-    code = snippets.out_of_place(statement)
+    code = rewriting.out_of_place(statement)
     target = next(iter(sources.targets_of(statement)), None)
     if isinstance(target, ast.Subscript) and place is not None:
         base = snippets.assigned_names(place)[0]

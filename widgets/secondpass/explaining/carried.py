@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 
 from secondpass.explaining import carrying, snippets, sources, uses
 from secondpass.explaining.facts import Failure
@@ -14,8 +15,8 @@ from secondpass.hearing.operations import is_text
 from secondpass.reading import places
 from secondpass.reading.places import Place
 
-GOES_ON = "after this line: the values go on, the graph of the round that is over does not"
-_BEFORE = "before this line: a round begins with the values of the last one, not with its graph"
+GOES_ON = "the values go on, the graph of the round that is over does not"
+_BEGINS = "a round begins with the values of the last one, not with its graph"
 _MANY = 3  # so many states of one pattern are cut off by a loop
 
 
@@ -24,7 +25,8 @@ def advice(failure: Failure, freed_by: Heard | None) -> tuple[Fix, ...]:
     place = freed_by.place if freed_by is not None else failure.heard.place
     states = carrying.chosen(failure, carried=True)
     if not states:
-        return (Fix.at("detach", place, "", f"the state that is carried over, {GOES_ON}"),)
+        why = f"detach the state that is carried over: {GOES_ON}"
+        return (Fix.at("detach", place, "", why, where="after"),)
     first = states[0]
     name = first.name
     if snippets.last_name(name) == "grad":
@@ -65,16 +67,13 @@ def _all_cut(failure: Failure, states: list[Held], place: Place | None) -> tuple
         by_place.setdefault((at, before), []).append((base, code))
     fixes = []
     for (at, before), several in by_place.items():
-        why = _BEFORE if before else GOES_ON
+        why = _BEGINS if before else GOES_ON
         if at is not None and uses.yields_at(at) is not None:
-            why = "after this line: the generator goes on with the values, not with the old graph"
-        fixes.append(Fix.at("detach", at, _joined(several), why))
+            why = "the generator goes on with the values, not with the old graph"
+        where = "before" if before else "after"
+        fixes.append(Fix.at("detach", at, _joined(several), why, where=where))
     fixes += stored
-    return (*fixes[:1], *(_also(one) for one in fixes[1:]))
-
-
-def _also(fix: Fix) -> Fix:
-    return Fix(fix.do, fix.line, fix.code, fix.why, fix.place, also=True)
+    return (*fixes[:1], *(replace(one, also=True) for one in fixes[1:]))
 
 
 def _place_for(failure: Failure, held: Held, place: Place | None) -> Place | None:
@@ -205,8 +204,9 @@ def _reset(held: Held, place: Place | None) -> Fix | None:
         if base in names and one.lineno < loops[0].lineno:
             text = sources.text_of(one)
             if "parameters()" in text:
-                why = "before this line: every round is to start from the parameters"
-                return Fix.at("reset", place, text, why, loops[0].body[0].lineno)
+                why = "every round is to start from the parameters"
+                first = loops[0].body[0].lineno
+                return Fix.at("reset", place, text, why, first, where="before")
     return None
 
 
@@ -216,8 +216,8 @@ def _cleared(failure: Failure, held: Held, place: Place | None) -> tuple[Fix, ..
     file = "" if failure.heard.place is None else failure.heard.place.file
     if held.kind != "list" or base == held.name or snippets.appended(file, base) is None:
         return ()
-    why = "after this line, if every round is to start with an empty list"
-    return (Fix.at("clear", place, f"{base}.clear()", why),)
+    why = "if every round is to start with an empty list"
+    return (Fix.at("clear", place, f"{base}.clear()", why, where="after"),)
 
 
 def _store(failure: Failure, held: Held) -> Fix | None:

@@ -85,13 +85,14 @@ def scope_of(failure: Failure, held: Held) -> Place | None:
 
 
 def _is_set_anew(failure: Failure, boundary: Boundary, held: Held) -> bool:
-    if not held.name.isidentifier():
+    base = snippets.variable(held.name)
+    if not base.isidentifier():
         return False
     place = scope_of(failure, held)
     if place is None:
         way = way_of(boundary.made)
         place = next((one for one in way if sources.function_name(one) == held.where), None)
-    return place is not None and uses.is_set_anew(held.name, place)
+    return place is not None and uses.is_set_anew(base, place)
 
 
 def _assigned(made: Made | None, known: Iterable[Held]) -> Iterator[Held]:

@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import replace
 
-from secondpass.explaining import carrying, snippets, sources, uses
+from secondpass.explaining import carrying, rewriting, snippets, sources, uses
 from secondpass.explaining.facts import Failure
 from secondpass.explaining.holders import Held
 from secondpass.explaining.report import Fix
@@ -61,8 +61,8 @@ def _handed_out(failure: Failure, name: str, place: Place) -> tuple[Fix, ...]:
     recompute = Fix.at("recompute", place, "", why)
     called = failure.freed_by.place if failure.freed_by is not None else None
     if any("cache" in sources.text_of(one) for one in _decorators(place)) and called is not None:
-        why = "after this line: the next pass computes it anew, an old result was handed out again"
-        recompute = Fix.at("reset", called, f"{name}.cache_clear()", why)
+        why = "the next pass computes it anew: an old result was handed out again"
+        recompute = Fix.at("reset", called, f"{name}.cache_clear()", why, where="after")
     if not failure.others_learn:
         return recompute, *_retained(failure)
     why = "if it is meant as a constant" if owned else "no optimizer owns a leaf behind it"
@@ -84,7 +84,7 @@ def _forgotten(failure: Failure, held: Held, place: Place) -> tuple[Fix, ...]:
     plain = Fix.at("recompute", place, "", "make it a plain property: each pass computes it anew")
     if called is None or held.where not in ("<module>", sources.function_name(called)):
         return (plain,)
-    return (Fix.at("reset", called, f"del {held.name}", f"after this line, {why}"),)
+    return (Fix.at("reset", called, f"del {held.name}", why, where="after"),)
 
 
 def _retained(failure: Failure) -> tuple[Fix, ...]:
@@ -93,7 +93,7 @@ def _retained(failure: Failure) -> tuple[Fix, ...]:
     if freed_at is None or failure.optimizers:
         return ()
     why = "where all passes are wanted on one graph, as for the rows of a Jacobian"
-    return (Fix.at("retain", freed_at, snippets.retained(freed_at), why),)
+    return (Fix.at("retain", freed_at, rewriting.retained(freed_at), why),)
 
 
 def _decorators(place: Place) -> list[ast.expr]:
@@ -120,9 +120,9 @@ def _recompute(failure: Failure, name: str) -> tuple[Fix, ...]:
     held = [one.name for one in carrying.chosen(failure, carried=False)] or [name]
     kept = "; ".join(filter(None, (_kept_by_condition(failure, one, start) for one in held)))
     if kept:
-        why = f"after this line: the next pass computes it anew ({why})"
+        why = f"the next pass computes it anew: {why}"
         at = failure.heard.place if failure.freed_by is None else failure.freed_by.place
-        return (Fix.at("reset", at, kept, why),)
+        return (Fix.at("reset", at, kept, why, where="after"),)
     lines = _lines_in(failure, start)
     statements = [one for line in lines if (one := _outermost(failure, line)) is not None]
     statements = list({id(one): one for one in statements}.values())
@@ -284,7 +284,7 @@ def _detach(failure: Failure, name: str) -> tuple[Fix, ...]:
     if not fixes:
         place = None if failure.made is None else failure.made.place
         return (Fix.at("detach", place, "", f"store it detached, {why}"),)
-    return (*fixes[:1], *(Fix(f.do, f.line, f.code, f.why, f.place, also=True) for f in fixes[1:]))
+    return (*fixes[:1], *(replace(one, also=True) for one in fixes[1:]))
 
 
 def _detach_one(failure: Failure, held: Held, why: str) -> Fix | None:
@@ -303,14 +303,12 @@ def _detach_one(failure: Failure, held: Held, why: str) -> Fix | None:
             return Fix.at("detach", place, code, why)
         target = _target(place, base)
         if target.endswith("]") and held.name.count("[") == base.count("[") + 1:
-            return Fix.at(
-                "detach", place, f"{target} = {target}.detach()", f"after this line, {why}"
-            )
+            return Fix.at("detach", place, f"{target} = {target}.detach()", why, where="after")
         plain = f"{base} = {base}.detach()" if base == held.name else ""
         code = dict(failure.detaching).get(base, plain)
         code = re.sub(rf"(?<![\w.]){re.escape(base)}(?!\w)", target, code)
         if code and target:
-            return Fix.at("detach", place, code, f"after this line, {why}")
+            return Fix.at("detach", place, code, why, where="after")
     only = snippets.only_store(made.place.file, base) if base == held.name else None
     if only is not None and only[1]:
         return Fix.at("detach", made.place, only[1], why, only[0])

@@ -8,8 +8,8 @@ from types import FrameType
 
 import torch
 
-from secondpass.explaining import holders, report, snippets, sources
-from secondpass.explaining.dataflow import INDICES, ROUND, Reader
+from secondpass.explaining import holders, report, rewriting, sources
+from secondpass.explaining.dataflow import INDICES, ROUND, TRUTH, Reader
 from secondpass.explaining.failure import innermost_own
 from secondpass.explaining.history import Heard
 from secondpass.explaining.report import CalledAt, Carrier, Explanation, Fix
@@ -24,7 +24,7 @@ from secondpass.explaining.switches import (
 )
 from secondpass.hearing import writes
 from secondpass.hearing.calls import Call
-from secondpass.reading.places import is_own, own_frame, place_in
+from secondpass.reading.places import Place, is_own, own_frame, place_in
 
 
 def explain(call: Call, heard: Heard, frame: FrameType | None) -> Explanation:
@@ -40,7 +40,7 @@ def explain(call: Call, heard: Heard, frame: FrameType | None) -> Explanation:
         cut_at=None if cut is None else cut.place,
         carriers=(Carrier(name, heard.place.function),) if name and heard.place else (),
         fix=_fix(cut, heard, frame),
-        reached="" if cut is None else f"{cut.why[:1].upper()}{cut.why[1:]}.",
+        reached="" if cut is None else _sentence(cut),
         notes=()
         if cut is not None
         else (
@@ -50,20 +50,43 @@ def explain(call: Call, heard: Heard, frame: FrameType | None) -> Explanation:
     )
 
 
+def _sentence(cut: Cut) -> str:
+    """Say why it was cut, of an operation with the operation as its subject."""
+    why = cut.why
+    if why.startswith(("gives", "turns")):
+        why = f"{cut.what} {why}" if " " in cut.what else f"`{cut.what}` {why}"
+    return f"{why[:1].upper()}{why[1:]}."
+
+
 def explain_leaf(error: BaseException) -> Explanation:
     """Explain a leaf that was overwritten with gradients switched on."""
     found = innermost_own(error.__traceback__)
-    place = None if found is None else found[0]
-    text = "" if place is None else sources.without_comment(place.code)
-    code = f"with torch.no_grad(): {text}" if text else ""
-    why = "an update by hand is not part of the computation: switch gradients off around it"
+    place, frame = (None, None) if found is None else found
     return Explanation(
         error=report.LEAF_MODIFIED,
         message=str(error),
         failed_at=CalledAt(0, place),
         modified_at=place,
-        fix=(Fix.at("no_grad", place, code, why),),
+        fix=(_update_by_hand(place, frame),),
     )
+
+
+def _update_by_hand(place: Place | None, frame: FrameType | None) -> Fix:
+    """Return the switching off around a write to a leaf; a clone, where what is written learns."""
+    statement = None if place is None else sources.statement_at(place)
+    target = next(iter(sources.targets_of(statement)), None)
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    if isinstance(statement, ast.Assign) and isinstance(target, ast.Name) and frame is not None:
+        if Reader().may_learn(statement.value, Scope.of_frame(frame)):
+            why = (
+                "what is written here is computed from what requires grad: a clone is no leaf, and "
+                "takes it in with its graph (under no_grad it would be cut off)"
+            )
+            code = f"{target.id} = {target.id}.clone()"
+            return Fix.at("clone", place, code, why, where="before")
+    why = "an update by hand is not part of the computation: switch gradients off around it"
+    return Fix.at("no_grad", place, rewriting.in_block(place, "with torch.no_grad():"), why)
 
 
 def explain_copy(error: BaseException) -> Explanation:
@@ -73,13 +96,13 @@ def explain_copy(error: BaseException) -> Explanation:
     carriers = tuple(_copied(error))
     name = carriers[0].name if carriers else ""
     code = f"{name} = {name}.detach()" if name else ""
-    why = "before this line: what is copied keeps the value, not the graph (or copy earlier)"
+    why = "what is copied keeps the value, not the graph (or copy earlier)"
     return Explanation(
         error=report.COPIED,
         message=str(error),
         failed_at=CalledAt(0, place),
         carriers=carriers,
-        fix=(Fix.at("detach", place, code, why),),
+        fix=(Fix.at("detach", place, code, why, where="before"),),
     )
 
 
@@ -130,11 +153,11 @@ def _fix(cut: Cut | None, heard: Heard, frame: FrameType | None) -> tuple[Fix, .
         return (
             Fix.at("requires-grad", cut.place, "", "leave those parameters trainable that learn"),
         )
-    if cut.why in (INDICES, ROUND):
+    if cut.why in (INDICES, ROUND, TRUTH):
         why = "use something that has a gradient: a softmax-weighted mean, or a loss on the scores"
         return (Fix.at("differentiable", cut.place, "", why),)
     if cut.what in ("tensor()", "as_tensor()"):
-        code = snippets.stacked(sources.statement_at(cut.place))
+        code = rewriting.stacked(sources.statement_at(cut.place))
         why = "torch.tensor() copies numbers only; torch.stack() keeps the graph of each"
         return (Fix.at("stack", cut.place, code, why),)
     return (

@@ -25,14 +25,15 @@ INDICES = "gives whole numbers (positions): they have no gradient"
 _PLAIN = "gives a plain Python number: the graph ends there"
 _DETACHED = "gives the value without its graph"
 ROUND = "turns it into whole numbers: they have no gradient"
+TRUTH = "gives True and False: they have no gradient"
 _CUTS = {
     "argmax": INDICES, "argmin": INDICES, "argsort": INDICES, "nonzero": INDICES,
     "multinomial": INDICES, "searchsorted": INDICES, "bucketize": INDICES,
     "item": _PLAIN, "tolist": _PLAIN, "numpy": _DETACHED, "detach": _DETACHED,
     "detach_": _DETACHED, "data": _DETACHED, "sample": _DETACHED,
-    "long": ROUND, "int": ROUND, "bool": ROUND, "byte": ROUND, "short": ROUND,
-    "eq": ROUND, "ne": ROUND, "gt": ROUND, "lt": ROUND, "ge": ROUND, "le": ROUND,
-    "isclose": ROUND, "count_nonzero": ROUND, "bincount": ROUND, "one_hot": ROUND,
+    "long": ROUND, "int": ROUND, "bool": TRUTH, "byte": ROUND, "short": ROUND,
+    "eq": TRUTH, "ne": TRUTH, "gt": TRUTH, "lt": TRUTH, "ge": TRUTH, "le": TRUTH,
+    "isclose": TRUTH, "count_nonzero": ROUND, "bincount": ROUND, "one_hot": ROUND,
     "bernoulli": _DETACHED, "from_numpy": _DETACHED,
 }  # fmt: skip
 _COPIES = {"tensor", "Tensor", "FloatTensor", "as_tensor", "array", "asarray", "Variable"}
@@ -80,7 +81,7 @@ class Reader:
                     return self._at(node, scope, INDICES, f"{called(value)}(…)[1]")
             return self.cut_in(value, scope)
         if isinstance(node, ast.Compare) and self._any_may_learn(node, scope):
-            return self._at(node, scope, ROUND, "the comparison")
+            return self._at(node, scope, TRUTH, "the comparison")
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 found = self.cut_in(child, scope)
@@ -111,9 +112,10 @@ class Reader:
         for statement in own_statements(scope.tree):
             taken = getattr(statement, "value", None) or getattr(statement, "iter", None)
             names = [getattr(one, "id", None) for one in sources.targets_of(statement)]
-            if isinstance(taken, ast.Call) and called(taken) in _GROWS and taken.args:
-                names = [getattr(getattr(taken.func, "value", None), "id", None)]
-                taken = taken.args[-1]
+            if isinstance(statement, ast.Expr) and isinstance(taken, ast.Call):
+                if called(taken) in _GROWS and taken.args:
+                    names = [getattr(getattr(taken.func, "value", None), "id", None)]
+                    taken = taken.args[-1]
             if name in names and isinstance(taken, ast.expr):
                 found.append((statement, taken))
                 self._note_positions(statement, taken, name)
@@ -155,7 +157,7 @@ class Reader:
         operands = [receiver, *inputs] if is_method and receiver is not None else inputs
         own = self._own_function(node, scope)
         if id(node) in self._positions:
-            return self._first(operands, scope) or self._at(node, scope, INDICES, f"{name}()")
+            return self._first(operands, scope) or self._at(node, scope, INDICES, f"{name}(…)[1]")
         if own is None and name in _CUTS and any(self._may_learn(one, scope) for one in operands):
             earlier = self._first(operands, scope)
             return earlier or self._at(node, scope, _CUTS[name], f"{name}()")
@@ -234,6 +236,10 @@ class Reader:
 
     # ---- could this have had a gradient?
 
+    def may_learn(self, node: ast.expr, scope: Scope) -> bool:
+        """Say whether an expression's value has, or may have had, a gradient."""
+        return self._any_may_learn(node, scope)
+
     def _may_learn(self, node: ast.expr, scope: Scope) -> bool:
         value = scope.value_of(node)
         if isinstance(value, torch.Tensor):
@@ -295,7 +301,8 @@ class Reader:
         for node in ast.walk(tree) if tree is not None else ():
             text = sources.text_of(node) if isinstance(node, ast.Call | ast.Assign) else ""
             if text.endswith(("requires_grad_(False)", "requires_grad = False")):
-                self.frozen = self._at(node, scope, "no parameter of it requires grad", "frozen")
+                why = "from there on, no parameter of the module requires grad"
+                self.frozen = self._at(node, scope, why, "frozen")
                 return
 
     def _at(self, node: ast.AST, scope: Scope, why: str, what: str) -> Cut:

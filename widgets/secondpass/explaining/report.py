@@ -47,7 +47,8 @@ class Carrier:
 class Fix:
     """Something to change: what, on which line, the code to write, and why it helps.
 
-    ``also``: it belongs to the fix before it, and both are needed.
+    ``also``: it belongs to the fix before it, and both are needed. ``where``: the code is to stand
+    ``before`` or ``after`` the line; ``""`` where it is the line itself that changes.
     """
 
     do: str
@@ -56,6 +57,7 @@ class Fix:
     why: str
     place: Place | None = None
     also: bool = False
+    where: str = ""
 
     @classmethod
     def at(
@@ -66,15 +68,17 @@ class Fix:
         why: str,
         line: int | None = None,
         also: bool = False,
+        where: str = "",
     ) -> Fix:
         """Return a fix at a place, or at another line of the same file."""
         if place is not None and line is not None:
             place = replace(place, line=line)
-        return cls(do, None if place is None else place.line, code, why, place, also)
+        return cls(do, None if place is None else place.line, code, why, place, also, where)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the keys ``do``, ``line``, ``code``, ``why`` of a report."""
-        return {"do": self.do, "line": self.line, "code": self.code, "why": self.why}
+        why = f"{self.where} this line: {self.why}" if self.where else self.why
+        return {"do": self.do, "line": self.line, "code": self.code, "why": why}
 
 
 @dataclass(frozen=True)

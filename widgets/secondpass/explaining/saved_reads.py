@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from secondpass.explaining import report, snippets, sources
+from secondpass.explaining import report, rewriting, sources
 from secondpass.explaining.failure import innermost_own
 from secondpass.explaining.history import FREED_BY, History
 from secondpass.explaining.report import CalledAt, Explanation, Fix, StoppedIn
@@ -50,7 +50,7 @@ def explain(error: BaseException, kind: str, history: History) -> Explanation | 
         fixes = [Fix.at("move", place, "", "read it before it is changed in place")]
     elif at is not None:
         why = "where it is to be read afterwards: the call then keeps what the graph has saved"
-        fixes.append(Fix.at("retain", at, snippets.retained(at), why))
+        fixes.append(Fix.at("retain", at, rewriting.retained(at), why))
         place_ = f" on line {at.line}" if at.file == getattr(place, "file", "") else ""
         fixes[0] = Fix.at("move", place, "", f"read it before the call{place_}")
     return Explanation(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 
-from secondpass.explaining import snippets, sources, uses
+from secondpass.explaining import rewriting, snippets, sources, uses
 from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import Heard
 from secondpass.explaining.report import Fix
@@ -42,7 +43,7 @@ def same_root(failure: Failure, freed_by: Heard | None) -> tuple[Fix, ...]:
     if freed_by is None or freed_by.place is None:
         return (drop,)
     why = "where both passes are wanted, every call but the last keeps the graph"
-    retain = Fix.at("retain", freed_by.place, snippets.retained(freed_by.place), why)
+    retain = Fix.at("retain", freed_by.place, rewriting.retained(freed_by.place), why)
     return (retain, drop) if freed_by.kind == "grad" else (drop, retain)
 
 
@@ -55,13 +56,16 @@ def shared(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ..
     base = snippets.variable(name)
     place = None if freed_by is None else freed_by.place
     first, second = snippets.receiver(place), snippets.receiver(failure.heard.place)
+    on_line = snippets.receivers(place) if place == failure.heard.place else []
+    if len(on_line) == 2:  # ``a.backward(); b.backward()``
+        first, second = on_line
     roles = _roles(failure, first, second)
     detach = _detach(failure, base, place, roles)
     again = _again(failure, place)
     if failure.stepped:
         return detach if len(detach) > 1 else (*detach, again)
     if first and first == second and place == failure.heard.place:
-        return (_added_up(failure.heard.place), *detach)
+        return (_added_up(failure.heard), *detach)
     if not (first and second) or first == second:
         return (again, *detach)
     if roles:
@@ -69,7 +73,7 @@ def shared(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ..
             "only where each loss is to train what belongs to the other too, and no step comes "
             "between the two calls"
         )
-        retain = Fix.at("retain", place, snippets.retained(place), why)
+        retain = Fix.at("retain", place, rewriting.retained(place), why)
         return (*detach, retain)
     return (_both_added(failure.heard.place, place, first, second), *detach)
 
@@ -95,9 +99,13 @@ def _is_known(name: str, there: Place, here: Place) -> bool:
     return name.startswith("self.") and there.file == here.file and len(classes) == 1
 
 
-def _added_up(place: Place | None) -> Fix:
-    """Return one call over the losses of a loop in place of one call for each."""
+def _added_up(heard: Heard) -> Fix:
+    """Return one call over several losses in place of one call for each on the same line."""
+    place = heard.place
+    way = [places.place_at(file, line, "") for file, line in heard.chain]
     why = "add up the losses of the loop and run backward once, after it"
+    if not any(map(uses.loops_around, way)):
+        why = "this line ran for several losses: add them and run backward once, over the sum"
     loop = next(iter(uses.loops_around(place)), None) if place is not None else None
     if isinstance(loop, ast.For) and len(loop.body) == 1:
         losses, target = sources.text_of(loop.iter), loop.target
@@ -133,7 +141,7 @@ def nested(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ..
 
 
 def _kept(freed_by: Heard) -> Fix:
-    code = snippets.retained(freed_by.place)
+    code = rewriting.retained(freed_by.place)
     return Fix.at(
         "retain",
         freed_by.place,
@@ -147,7 +155,7 @@ def _differentiable(failure: Failure, freed_by: Heard) -> Fix | None:
     way = [places.place_at(file, line, "") for file, line in freed_by.chain]
     if freed_by.place is None or not _flows_on(failure, way or [freed_by.place]):
         return None
-    code = snippets.with_keyword(freed_by.place, "create_graph")
+    code = rewriting.with_keyword(freed_by.place, "create_graph")
     why = (
         "the later call goes through these gradients too: it needs their own graph, and this "
         "keeps the rest of it"
@@ -266,7 +274,7 @@ def _detach(
     if at is None or not part:
         what = f"{part}.detach() in place of {part}" if part else "the shared part, detached"
         return (Fix.at("detach", at, "", f"compute this call's loss from {what}, {why}"),)
-    detached = snippets.with_detached(at, part)
+    detached = rewriting.with_detached(at, part)
     if detached is None:
         why = f"compute this call's loss from {part}.detach() in place of {part}, {why}"
         return (Fix.at("detach", at, "", why),)
@@ -275,7 +283,7 @@ def _detach(
     # What the first loss shares no more with the second is out of date after a step.
     if failure.stepped and whole and whole != part and inlined:
         again = _again(failure, freed_at, part)
-        return fix, Fix.at(again.do, again.place, again.code, again.why, also=True)
+        return fix, replace(again, also=True)
     return (fix,)
 
 
@@ -298,14 +306,14 @@ def _again(failure: Failure, freed_at: Place | None, from_: str = "") -> Fix:
     kept = [one.lineno for one in before if sources.text_of(one.targets[0]) == from_]
     before = [one for one in before if one.lineno > max(kept, default=0)]
     if not before or place is None:
-        why = "run it again, and all that leads from it to this call's loss, before this call"
-        return Fix.at("recompute", place, made_code(failure), why)
+        why = "run it again, and all that leads from it to this call's loss"
+        return Fix.at("recompute", place, made_code(failure), why, where="before")
     later = next((one.lineno for one in way if one.lineno > done), place.line)
     code = "; ".join(sources.text_of(one) for one in before)
-    why = "before this line, run again what both calls share: the first one has used it up"
+    why = "run again what both calls share: the first one has used it up"
     if {one.owner for one in failure.behind if one.owner} & set(failure.stepped):
-        why = "before this line, run again what both calls share: the step has changed the weights"
-    return Fix.at("recompute", place, code, why, later)
+        why = "run again what both calls share: the step has changed the weights"
+    return Fix.at("recompute", place, code, why, later, where="before")
 
 
 def _foreign(failure: Failure, own: str) -> str:

@@ -1,11 +1,10 @@
-"""Pieces of the person's own code, read and rewritten for advice."""
+"""Pieces of the person's own code, read for advice; see `rewriting`."""
 
 from __future__ import annotations
 
 import ast
 import copy
 import re
-from typing import cast
 
 from secondpass.explaining import sources
 from secondpass.reading.places import Place
@@ -59,104 +58,25 @@ def parameters_of(function: ast.AST | None) -> list[str]:
 
 def receiver(place: Place | None) -> str:
     """Return the loss of a call as the person wrote it: ``loss`` for ``loss.backward()``."""
+    return next(iter(receivers(place)), "")
+
+
+def receivers(place: Place | None) -> list[str]:
+    """Return the losses of all calls on a line, as the person wrote them."""
     tree = None if place is None else sources.tree_of(place.file)
     if place is None or tree is None:
-        return ""
+        return []
     found = [
-        node
+        (node, node.func.value)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "backward"
         and node.lineno <= place.line <= (node.end_lineno or 0)
-        and getattr(node.func, "attr", "") == "backward"
     ]
-    call = min(found, key=lambda one: (one.end_lineno or 0) - one.lineno, default=None)
-    text = "" if call is None else sources.text_of(call.func.value)  # type: ignore[attr-defined]
-    return "" if text.endswith("autograd") else text
-
-
-def retained(place: Place | None) -> str:
-    """Return a call's statement with ``retain_graph=True`` added."""
-    return with_keyword(place, "retain_graph")
-
-
-def with_keyword(place: Place | None, keyword: str) -> str:
-    """Return a call's statement with ``retain_graph=True`` or ``create_graph=True`` added."""
-    code = "" if place is None else place.code
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:  # a statement of several lines
-        statement = None if place is None else sources.statement_at(place)
-        tree = ast.Module([] if statement is None else [statement], [])
-        tree = ast.parse(ast.unparse(tree))
-    for node in ast.walk(tree):
-        name = getattr(getattr(node, "func", None), "attr", None)
-        if isinstance(node, ast.Call) and name in ("backward", "grad"):
-            others = ("retain_graph", "create_graph") if keyword == "create_graph" else (keyword,)
-            node.keywords = [one for one in node.keywords if one.arg not in others]
-            node.keywords.append(ast.keyword(keyword, ast.Constant(True)))
-            text = "; ".join(ast.unparse(one) for one in tree.body)
-            return re.sub(r"^\((\w+),\) =", r"\1, =", text)
-    return ""
-
-
-def out_of_place(statement: ast.stmt | None) -> str:
-    """Return a statement that does the same without changing a tensor, where there is one."""
-    if isinstance(statement, ast.AugAssign) and not isinstance(statement.target, ast.Subscript):
-        target = sources.text_of(statement.target)
-        plain = ast.BinOp(left=statement.target, op=statement.op, right=statement.value)
-        return f"{target} = {sources.text_of(plain)}"
-    value = getattr(statement, "value", None)
-    if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
-        function = value.func
-        if isinstance(function, ast.Attribute) and function.attr.endswith("_"):
-            target = sources.text_of(function.value)
-            call = ast.Call(
-                ast.Attribute(function.value, function.attr.rstrip("_"), ast.Load()),
-                value.args,
-                value.keywords,
-            )
-            return f"{target} = {sources.text_of(call)}"
-    return ""
-
-
-def stacked(statement: ast.stmt | None) -> str:
-    """Return a statement with ``torch.stack`` in place of ``torch.tensor``, and no plain numbers.
-
-    Examples
-    --------
-    >>> stacked(ast.parse("a = torch.tensor([x.item() for x in xs]).sum()").body[0])
-    'a = torch.stack([x for x in xs]).sum()'
-    >>> stacked(ast.parse("a = torch.tensor(p.tolist(), dtype=torch.float)").body[0])
-    'a = p'
-    """
-    if not isinstance(statement, ast.Assign | ast.AugAssign | ast.Return | ast.Expr):
-        return ""
-    return sources.text_of(_Stacked().visit(copy.deepcopy(statement)))
-
-
-class _Stacked(ast.NodeTransformer):
-    """Takes out what gives plain numbers, where tensors are made of them."""
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
-        if name in ("tensor", "as_tensor") and node.args:
-            given = node.args[0]
-            new = _Tensors().visit(given)
-            if new is not given and not isinstance(new, ast.List | ast.ListComp | ast.Tuple):
-                return cast(ast.AST, new)
-            return ast.Call(ast.parse("torch.stack", mode="eval").body, [new], [])
-        return self.generic_visit(node)
-
-
-class _Tensors(ast.NodeTransformer):
-    """Takes out the calls that give plain numbers: ``x.item()``, ``float(x)``, ``np.array(xs)``."""
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
-        if name in ("item", "tolist", "numpy", "detach") and isinstance(node.func, ast.Attribute):
-            return node.func.value
-        return node.args[0] if name in ("float", "array", "asarray") and node.args else node
+    found.sort(key=lambda one: ((one[0].end_lineno or 0) - one[0].lineno, one[0].col_offset))
+    texts = [sources.text_of(loss) for _, loss in found]
+    return ["" if text.endswith("autograd") else text for text in texts]
 
 
 def is_step(statement: ast.stmt | None) -> bool:
@@ -274,67 +194,6 @@ def _part(value: ast.expr, key: str) -> ast.expr | None:
             if isinstance(name, ast.Constant) and repr(name.value) == key:
                 return item
     return None
-
-
-def with_detached(call: Place, name: str) -> tuple[int, str, bool] | None:
-    """Return the line that gets a variable into a call's loss, with the variable detached in it.
-
-    Where the loss is computed from something that is computed from the variable, and others use
-    that too, its computation is written into the loss's own.
-
-    Returns
-    -------
-    tuple of (int, str, bool) or None
-        The line's number, its new text, and whether a computation was written into it.
-    """
-    function = sources.function_at(call)
-    if function is None:
-        return None
-    assigned: dict[str, ast.Assign] = {}
-    for one in ast.walk(function):
-        if isinstance(one, ast.Assign) and one.lineno <= call.line and len(one.targets) == 1:
-            text = sources.text_of(one.targets[0])
-            if text not in assigned or assigned[text].lineno < one.lineno:
-                assigned[text] = one
-    loss = assigned.get(receiver(call))
-    return None if loss is None else _detached_in(loss, name, assigned, function, 0)
-
-
-def _detached_in(
-    statement: ast.Assign, name: str, assigned: dict[str, ast.Assign], function: ast.AST, deep: int
-) -> tuple[int, str, bool] | None:
-    text = sources.text_of(statement.value)
-    changed = _replaced(text, name, f"{name}.detach()")
-    target = sources.text_of(statement.targets[0])
-    if changed != text:
-        return statement.lineno, f"{target} = {changed}", False
-    for inner, made in assigned.items() if deep < 3 else ():
-        if inner == target or _replaced(text, inner, "") == text or made.lineno > statement.lineno:
-            continue
-        found = _detached_in(made, name, assigned, function, deep + 1)
-        if found is None:
-            continue
-        if not _used_elsewhere(inner, function, (statement, made)):
-            return found
-        value = ast.unparse(ast.parse(found[1]).body[0].value)  # type: ignore[attr-defined]
-        value = value if isinstance(made.value, ast.Call | ast.Name) else f"({value})"
-        return statement.lineno, f"{target} = {_replaced(text, inner, value)}", True
-    return None
-
-
-def _replaced(text: str, name: str, by: str) -> str:
-    return re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w(\[])(?!\.detach)", lambda _: by, text)
-
-
-def _used_elsewhere(name: str, function: ast.AST, besides: tuple[ast.Assign, ...]) -> bool:
-    inside = {id(one) for statement in besides for one in ast.walk(statement)}
-    return any(
-        isinstance(one, ast.Name | ast.Attribute)
-        and id(one) not in inside
-        and isinstance(one.ctx, ast.Load)
-        and sources.text_of(one) == name
-        for one in ast.walk(function)
-    )
 
 
 def leading_to(call: Place, lines: set[int]) -> list[ast.Assign]:

@@ -25,8 +25,8 @@ def tree_of(file: str) -> ast.Module | None:
 def _parsed(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
-    except SyntaxError:  # a cell with magics, or a file that changed while it ran
-        return None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # a cell with magics, a file that changed while it ran, one that is too deep
 
 
 def statement_at(place: Place) -> ast.stmt | None:
@@ -46,7 +46,7 @@ def function_at(place: Place) -> ast.AST | None:
     best: ast.AST | None = tree
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            inside = node.lineno < place.line or node.lineno == node.end_lineno
+            inside = node.lineno < place.line or node.body[0].lineno == place.line
             if inside and place.line <= (node.end_lineno or 0):
                 if isinstance(best, ast.Module) or _size(node) <= _size(best):
                     best = node
@@ -105,8 +105,15 @@ def without_comment(code: str) -> str:
 
 
 def text_of(node: ast.AST) -> str:
-    """Return an expression's source on one line."""
-    return " ".join(ast.unparse(node).split())
+    """Return an expression's source on one line.
+
+    Examples
+    --------
+    >>> text_of(ast.parse("f( 'a  b',  c )"))
+    "f('a  b', c)"
+    """
+    lines = ast.unparse(node).splitlines()
+    return lines[0] if len(lines) == 1 else " ".join(" ".join(lines).split())
 
 
 def _base(target: ast.expr) -> str | None:

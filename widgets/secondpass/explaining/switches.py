@@ -16,6 +16,8 @@ INSIDE = "backward"
 """What cuts a graph inside a hook or a Function."""
 
 OFF = {"no_grad", "inference_mode", "set_grad_enabled", "_set_grad_enabled"}
+ON = {*OFF, "enable_grad"}
+"""What switches gradients on, if it does not switch them off."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,19 @@ def off_around(place: Place) -> Cut | None:
     function = sources.function_at(place)
     if function is None:
         return None
-    for node in ast.walk(function):
-        if isinstance(node, ast.With) and node.lineno < place.line <= (node.end_lineno or 0):
-            for item in node.items:
-                if _switches_off(item.context_expr):
-                    return cut_at(
-                        place, item.context_expr.lineno, "gradients are off in this block"
-                    )
+    blocks = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.With)
+        and node.body[0].lineno <= place.line <= (node.end_lineno or 0)
+    ]
+    for block in reversed(blocks):  # the innermost first
+        for item in reversed(block.items):
+            value = item.context_expr
+            if _switches_off(value):
+                return cut_at(place, value.lineno, "gradients are off in this block")
+            if isinstance(value, ast.Call) and called(value) in ON:
+                return None
     return decorated_off(function, place)
 
 

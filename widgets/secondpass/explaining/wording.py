@@ -80,7 +80,9 @@ def _modified(explanation: Explanation) -> list[str]:
     lines = [f"secondpass: {_call(explanation)} stopped{_in_node(explanation)}"]
     node = explanation.node
     slots = "" if node is None else " and ".join(node.slots)
+    several = node is not None and len(node.slots) > 1
     what = f"Its saved tensor {slots} was" if slots else "A saved tensor was"
+    what = f"Its saved tensors {slots} were" if several else what
     if explanation.modified_at is not None:
         lines.append(f"  {what} changed in place on {_at(explanation.modified_at, explanation)}")
     else:
@@ -134,6 +136,7 @@ def _changes(explanation: Explanation) -> list[str]:
     for number, fix in enumerate(explanation.fix[:3]):
         word = "Change" if number == 0 else "And" if fix.also else "Or"
         where = "" if fix.place is None else _where(fix.place, explanation)
+        where = f"{fix.where} {where}" if where and fix.where else where
         code = f":  {fix.code}" if fix.code else ""
         why = fix.why
         if where and code:
