@@ -35,8 +35,33 @@ test("a lane is a run of frames of one call; a call goes on after one inside it"
   assert.deepEqual(
     widget.lanesOf(data).map((lane) => [lane.title, lane.first, lane.count, lane.stopped]),
     [["forward", 0, 1, false], ["call 1", 1, 1, false], ["call 2 · stopped", 2, 2, true],
-      ["call 1 · goes on", 4, 1, false], ["between calls", 5, 1, false]],
+      ["call 1 · goes on", 4, 1, false], ["reset", 5, 1, false]],
   );
+});
+
+test("the words of a lane that matter stand first, and the cell only where there are several", () => {
+  const titles = ["call 1 · In [7] line 1 · autograd.grad · create_graph", "call 2 · stopped · In [7] line 9"];
+  const parts = (...sources) => {
+    const calls = titles.map((title, at) => ({ number: at + 1, title, stopped: false, line: [sources[at], 1] }));
+    return widget.lanesOf(recording([frame("call", 1), frame("stop", 2)], calls)).map((lane) => lane.parts);
+  };
+  assert.deepEqual(parts(0, 0), [["call 1", "create_graph", "line 1", "autograd.grad"], ["call 2", "stopped", "line 9"]]);
+  assert.deepEqual(parts(0, 1)[0], ["call 1", "create_graph", "In [7] line 1", "autograd.grad"]);
+});
+
+test("what happened between two calls is named, in its order", () => {
+  const data = recording(["zero", "forward", "zero", "write"].map((kind) => frame(kind, null)));
+  assert.deepEqual(widget.lanesOf(data).map((lane) => lane.title), ["reset · forward · gone"]);
+});
+
+test("a step is told in a few words", () => {
+  const data = { ...recording([]), nodes: { n0: { title: "Pow" } }, leaves: { l0: { name: "w" } } };
+  const told = (kind, call, facts) => widget.stepWords({ ...data, frames: [frame(kind, call, facts)] }, 0);
+  assert.equal(told("node", 1, { node: "n0" }), "Step 1: Pow runs");
+  assert.equal(told("accumulate", 1, { leaf: "l0" }), "Step 1: into w.grad");
+  assert.equal(told("stop", 2, { node: "n0" }), "Step 1: call 2 stops in Pow");
+  assert.equal(told("write", null, { node: "n0" }), "Step 1: a tensor that Pow saved is changed");
+  assert.equal(told("write", null, {}), "Step 1: a graph is gone");
 });
 
 test("a reset empties the stack; a state that was folded before is taken up again", () => {

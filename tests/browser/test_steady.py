@@ -123,3 +123,49 @@ def test_at_the_end_of_a_call_the_first_view_shows_where_it_went_last(open_page)
     page = open_page(data, step=22)
     box, stage = (page.locator(one).bounding_box() for one in ("[data-id=n19]", ".stage"))
     assert stage["y"] <= box["y"] <= stage["y"] + stage["height"] - box["height"]
+
+
+SEEN_PARTS = """(names) => names.map((name) => {
+  const area = name.getBoundingClientRect();
+  const place = (part) => part.getBoundingClientRect();
+  const parts = [...name.children].filter((part) => place(part).top < area.bottom);
+  return parts.every((part) => place(part).right <= area.right + 1) &&
+    parts.map((part) => part.textContent).join(" ");
+})"""
+ENDS = """(lanes) => lanes.map((lane) => {
+  const place = (one) => one.getBoundingClientRect();
+  const dots = [...lane.querySelectorAll(".dot")];
+  const last = place(dots.at(-1));
+  const rest = place(lane.querySelector(".track")).right - last.left - last.width / 2;
+  return [dots.length, rest, dots[0].title];
+})"""
+
+
+def test_a_lane_names_what_matters_first_and_cuts_no_word_in_two(open_page):
+    data = sample()
+    titles = ["call 1 · In [7] line 3 · autograd.grad · create_graph", "call 2 · In [7] line 4"]
+    for call, title in zip(
+        data["calls"], [*titles, "call 3 · stopped · In [7] line 5"], strict=True
+    ):
+        call["title"] = title
+    page = open_page(data, width=1000)
+    lanes = page.locator(".lane:not(.start)")
+    seen = lanes.locator(".name").evaluate_all(SEEN_PARTS)
+    assert seen[1].startswith("call 1 create_graph")
+    assert seen[-1].startswith("call 3 stopped")
+    assert "reset" in seen[3]
+    expect(lanes.nth(1)).to_have_attribute("title", titles[0])
+    page.locator(".lanes").press("Home")
+    page.locator(".lanes").press("ArrowRight")
+    page.locator(".lanes").press("ArrowRight")
+    expect(page.locator(".lanes")).to_have_attribute(
+        "aria-valuetext", f"Call 1 begins. ({titles[0]})"
+    )
+
+
+def test_the_line_of_a_call_ends_at_its_last_step_and_each_dot_tells_what_it_is(open_page):
+    page = open_page()
+    places = page.locator(".lane:not(.start)").evaluate_all(ENDS)
+    assert all(count == 1 or abs(rest) < 2 for count, rest, _ in places)
+    told = [title for _, _, title in places]
+    assert told[:2] == ["Step 1: the forward pass", "Step 2: call 1 begins"]

@@ -395,30 +395,70 @@ export function pointAt(/** @type {number[][]} */ curve, /** @type {number} */ s
   return [0, 1].map((axis) => weights.reduce((sum, weight, at) => sum + weight * four[at][axis], 0));
 }
 
-/** The lanes of the time line: runs of frames of one call. */
+/** What happened between two calls, in a word: a write to no one's `.grad` or saved tensor is a graph's end. */
+function betweenWord(/** @type {Frame} */ { kind, node, leaf }) {
+  if (kind === "write") return node === null && leaf === null ? "gone" : "change";
+  return kind === "zero" ? "reset" : kind;
+}
+
+/** What stands above a lane, the words that matter first: those that have no room are left out from the end. */
+function laneParts(/** @type {string} */ title, /** @type {boolean} */ alone) {
+  const parts = title.split(" · ");
+  const isPlace = (/** @type {string} */ part) => /(^| )line \d+$/.test(part);
+  const rank = (/** @type {string} */ part) =>
+    part === "autograd.grad" ? 3 : isPlace(part) ? 2 : /^(stopped|goes on|inside|\w+_graph$)/.test(part) ? 1 : 0;
+  const short = (/** @type {string} */ part) => (alone && isPlace(part) ? part.replace(/^.* (?=line \d+$)/, "") : part);
+  return [parts[0], ...parts.slice(1).sort((a, b) => rank(a) - rank(b)).map(short)];
+}
+
+/** The lanes of the time line: runs of frames of one call, or of what happened between two. */
 export function lanesOf(/** @type {Recording} */ data) {
   const titles = new Map(data.calls.map((call) => [call.number, call.title]));
-  /** @type {{call: number|null, title: string, first: number, count: number, stopped: boolean}[]} */
+  const alone = new Set(data.calls.map((call) => call.line?.[0])).size < 2; // all calls stand in one source
+  /** @type {{call: number|null, title: string, parts: string[], first: number, count: number, stopped: boolean}[]} */
   const lanes = [];
   data.frames.forEach((frame, index) => {
+    const between = betweenWord(frame);
     const last = lanes[lanes.length - 1];
     if (last && last.call === frame.call) {
       last.count += 1;
       if (frame.kind === "stop") last.stopped = true;
+      if (frame.call === null && !last.parts.includes(between)) {
+        last.parts.push(between);
+        last.title = last.parts.join(" · ");
+      }
       return;
     }
     const seen = lanes.some((lane) => lane.call !== null && lane.call === frame.call);
-    const name = frame.kind === "forward" ? "forward" : "between calls";
-    const title = frame.call === null ? name : (titles.get(frame.call) ?? `call ${frame.call}`);
+    const called = frame.call === null ? between : (titles.get(frame.call) ?? `call ${frame.call}`);
+    const title = seen ? `${called} · goes on` : called;
     lanes.push({
       call: frame.call,
-      title: seen ? `${title} · goes on` : title,
+      title,
+      parts: laneParts(title, alone),
       first: index,
       count: 1,
       stopped: frame.kind === "stop",
     });
   });
   return lanes;
+}
+
+/** What a step is, in a few words. */
+export function stepWords(/** @type {Recording} */ data, /** @type {number} */ index) {
+  const { kind, call, node, leaf } = data.frames[index];
+  const name = data.nodes[node ?? ""]?.title ?? data.leaves[leaf ?? ""]?.name ?? "";
+  const told = {
+    forward: "the forward pass",
+    call: `call ${call} begins`,
+    node: `${name} runs`,
+    accumulate: `into ${name}.grad`,
+    zero: `${name}.grad is reset`,
+    write: leaf ? `${name}.grad is changed` : node ? `a tensor that ${name} saved is changed` : "a graph is gone",
+    stop: `call ${call} stops in ${name || "a Node"}`,
+    return: `call ${call} ends`,
+  };
+  return clean(`Step ${index + 1}: ${/** @type {Record<string, string>} */ (told)[kind] ?? kind}`, 200);
 }
 
 const ROOM = 500;
@@ -1054,7 +1094,13 @@ class Source {
 // ---- 6 Time line ------------------------------------------------------------------------------
 
 const DOTS = 40;
+const LANES = 7; // more have no room for their names
+const NAME_LETTER = 6.6;
 const LOUD = ["accumulate", "stop", "zero", "write"];
+
+/** Where a step stands on its line, as a share: the first at its beginning, the last at its end. */
+const along = (/** @type {number} */ index, /** @type {number} */ count) =>
+  count < 2 ? 0 : Math.min(1, Math.max(0, index / (count - 1)));
 
 /** A lane per call; a slider over all frames. */
 class TimeLine {
@@ -1073,30 +1119,34 @@ class TimeLine {
   load(/** @type {Recording} */ data) {
     const count = data.frames.length;
     const runs = lanesOf(data);
-    const start = { call: null, title: "", first: -1, count: 1, stopped: false };
+    const start = { call: null, title: "", parts: [], first: -1, count: 1, stopped: false };
     this.lanes = [start, ...runs].map((run) => {
       const fill = make("div", "fill");
       const track = make("div", "track", fill);
-      const name = make("div", "name", run.title);
+      const name = make("div", "name", ...run.parts.map((part) => make("span", "", part)));
       const element = make("div", "lane", name, track);
       element.title = run.title;
       element.classList.toggle("start", run.first < 0);
+      element.classList.toggle("one", run.count < 2);
       element.classList.toggle("stopped", run.stopped);
-      element.style.flexGrow = String(run.first < 0 ? 0 : Math.max(run.count, count / 9));
+      const words = run.parts.slice(0, 2).join(" · "); // room for these comes first, then for the steps
+      const least = runs.length > LANES ? 0 : cells(words) * NAME_LETTER;
+      if (run.first >= 0) element.style.flex = `${Math.max(run.count, count / 9)} 1 ${least}px`;
       const dots = [];
       const kinds = run.first < 0 ? ["start"] : data.frames.slice(run.first, run.first + run.count).map((one) => one.kind);
       const crowded = kinds.filter((kind) => LOUD.includes(kind)).length > DOTS;
       for (const [index, kind] of kinds.entries()) {
         if (count > DOTS && kind !== "start" && kind !== "stop" && (crowded || !LOUD.includes(kind))) continue;
         const dot = make("div", `dot ${kind}`);
-        dot.style.left = `${((index + 0.5) / run.count) * 100}%`;
+        dot.style.left = `${along(index, run.count) * 100}%`;
         dot.dataset.step = String(run.first + index + 1);
+        dot.title = kind === "start" ? "Before the first step" : stepWords(data, run.first + index);
         dots.push(dot);
       }
       track.append(...dots);
       return { ...run, element, track, fill, dots };
     });
-    this.element.classList.toggle("many", runs.length > 7);
+    this.element.classList.toggle("many", runs.length > LANES);
     this.element.replaceChildren(...this.lanes.map((lane) => lane.element));
     this.element.setAttribute("aria-valuemin", "0");
     this.element.setAttribute("aria-valuemax", String(count));
@@ -1104,21 +1154,22 @@ class TimeLine {
 
   show(/** @type {number} */ step, /** @type {string} */ text) {
     this.element.setAttribute("aria-valuenow", String(step));
-    this.element.setAttribute("aria-valuetext", text);
+    let told = "";
     for (const lane of this.lanes) {
       const inside = step - 1 - lane.first;
       const on = inside >= 0 && inside < lane.count;
       lane.element.classList.toggle("on", on);
-      const share = Math.min(1, Math.max(0, (inside + 0.5) / lane.count));
+      const share = along(inside, lane.count);
       lane.fill.style.width = `${share * 100}%`;
       for (const dot of lane.dots) dot.classList.toggle("done", Number(dot.dataset.step) <= step);
       if (on) {
         this.thumb.style.left = `${share * 100}%`;
         this.thumb.classList.toggle("stopped", lane.element.classList.contains("stopped") && inside === lane.count - 1);
         lane.track.append(this.thumb);
-        this.title = lane.title;
+        told = lane.title;
       }
     }
+    this.element.setAttribute("aria-valuetext", told ? `${text} (${told})` : text);
   }
 
   #onDown(/** @type {PointerEvent} */ event) {
@@ -1129,7 +1180,7 @@ class TimeLine {
       lane = Math.max(0, lane);
       const { first, count } = this.lanes[lane];
       const share = (now.clientX - areas[lane].left) / (areas[lane].width || 1);
-      const inside = Math.min(count - 1, Math.max(0, Math.floor(share * count)));
+      const inside = Math.min(count - 1, Math.max(0, Math.round(share * (count - 1))));
       this.onStep(first + inside + 1);
     };
     const up = () => {
