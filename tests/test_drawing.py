@@ -84,7 +84,7 @@ def test_a_value_travels_as_a_pill_and_a_stop_is_red_and_said():
     assert [words(pill) for pill in by_class(tree, "pill")] == ["4"]
     tree = picture(sample(), step=13)
     (box,) = by_class(tree, "stopped")
-    assert "call 3 stopped here" in words(box)
+    assert "call 3 stopped" in words(box)
     assert [
         edge.get("data-edge") for edge in by_class(tree, "failed") if edge.get("data-edge")
     ] == ["n0-r0-0"]

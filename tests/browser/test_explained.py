@@ -89,7 +89,7 @@ def test_the_explanation_stands_under_the_traceback_with_its_picture(failed, the
         inside = box(one)
         assert stage["left"] <= inside["left"] and inside["right"] <= stage["right"]
         assert stage["top"] <= inside["top"] and inside["bottom"] <= stage["bottom"]
-    expect(stopped).to_contain_text("call 2 stopped here")
+    expect(stopped).to_contain_text("call 2 stopped")
     expect(stopped).to_contain_text("freed by call 1")
     title = stopped.locator("text", has_text="MkldnnRnnLayer").first
     assert box(title)["bottom"] - box(title)["top"] >= 9  # large enough to be read

@@ -69,7 +69,7 @@ def test_a_step_shows_the_state_of_the_slot_the_stack_and_what_travels(open_page
     assert seen[6] == ("slot freed", "4", "= 4")
     assert seen[7] == ("slot freed", "4", "4 + 4 = 8")
     assert seen[9] == ("slot freed", "", "")
-    assert page.locator(".node.stopped .badge").text_content() == "call 3 stopped here"
+    assert page.locator(".node.stopped .badge").text_content() == "call 3 stopped"
     expect(page.get_by_role("button", name="Step forward")).to_be_disabled()
 
 

@@ -54,7 +54,7 @@ def test_colour_is_never_the_only_sign(open_page, colors):  # noqa: F811
     expect(freed.locator(".words")).to_have_text("freed by call 2")
     dashes = freed.locator("rect").evaluate("one => getComputedStyle(one).strokeDasharray")
     assert dashes != "none"
-    expect(page.locator(".node.stopped .badge")).to_contain_text("stopped here")
+    expect(page.locator(".node.stopped .badge")).to_contain_text("stopped")
     expect(page.locator(".lane.stopped .name")).to_contain_text("stopped")
 
 

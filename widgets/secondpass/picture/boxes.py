@@ -6,6 +6,7 @@ A box has the size that its text needs, up to a limit; text that is longer is cu
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from xml.etree import ElementTree
 
 from secondpass.picture.data import NodeData, RecordingData, TensorData
@@ -27,6 +28,9 @@ CHIPS = 4
 
 ORIGIN = 18
 """Letters of a module's name that a Node shows, the last ones."""
+
+HEAD = 8
+"""Room to either side of the point of an arrow head."""
 
 PADDING = 14
 CHIP_HEIGHT = 38
@@ -105,6 +109,47 @@ def box_of(name: str, data: RecordingData, view: View) -> ElementTree.Element:
     box.set("data-id", name)
     box.set("data-width", str(width))
     return box
+
+
+def badge_width(letters: int) -> int:
+    """Return the width of a badge that has so many letters."""
+    return round(letters * 6.4) + 16
+
+
+def place_badges(
+    world: Iterable[ElementTree.Element], heads: Iterable[tuple[str, int]], calls: int
+) -> None:
+    """Put each badge onto the upper border of its box, beside the arrow heads that arrive there.
+
+    Parameters
+    ----------
+    world : iterable of Element
+        The drawing's parts.
+    heads : iterable of (box, x)
+        Where an edge ends, from the left border of its box.
+    calls : int
+        The highest number that a badge may name.
+    """
+    taken: dict[str, list[int]] = {}
+    for name, x in heads:
+        taken.setdefault(name, []).append(x)
+    width = badge_width(len(f"call {calls} runs now"))
+    for box in world:
+        badge = box.find("g[@class='badge']")
+        if badge is None:
+            continue
+        arrive = taken.get(str(box.get("data-id")), [])
+        room = int(str(box.get("data-width")))
+        wanted = [12, room - 12 - width]
+        if arrive:
+            wanted += [min(arrive) - HEAD - width, max(arrive) + HEAD]
+
+        def spoils(left: int, arrive: list[int] = arrive, room: int = room) -> tuple[int, int]:
+            covered = sum(left - HEAD < x < left + width + HEAD for x in arrive)
+            return covered, max(0, -left, left + width - room)
+
+        y = str(badge.get("transform")).partition(",")[2]
+        badge.set("transform", f"translate({min(wanted, key=spoils)},{y}")
 
 
 def _node(name: str, data: RecordingData, view: View) -> ElementTree.Element:

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from secondpass.picture import stills
 from secondpass.picture.boundary import possible
-from secondpass.picture.boxes import box_of, frame_of, size_of
+from secondpass.picture.boxes import box_of, frame_of, place_badges, size_of
 from secondpass.picture.data import RecordingData
 from secondpass.picture.grouping import Group
 from secondpass.picture.layout import WORDS, Box, Layout, lay_out
@@ -140,6 +140,13 @@ def draw(
         box.set("transform", f"translate({x},{y})")
         box.set("id", f"{prefix}-{name}")
         world.append(box)
+    heads = (
+        (key[1], curve[-1][0] - layout.boxes[key[1]][0])
+        for key in view.edges
+        for curve in [layout.curves[_edge_name(key)]]
+        if key[1] in layout.boxes
+    )
+    place_badges(world, heads, max((call["number"] for call in data["calls"]), default=1))
     world.extend(_borders(drawing))
     world.append(group("pills"))
     root = element(

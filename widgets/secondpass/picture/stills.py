@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from xml.etree.ElementTree import Element
 
 from secondpass.picture.boundary import boundary
+from secondpass.picture.boxes import badge_width
 from secondpass.picture.data import RecordingData
 from secondpass.picture.fitting import cells, clean, cut
 from secondpass.picture.layout import WORDS
@@ -74,12 +75,12 @@ def _counted(words: Iterable[str]) -> str:
 
 
 def _badge(box: Element, mark: str | None, state: State) -> None:
-    words = {"now": "runs now", "stopped": "stopped here"}.get(mark or "")
+    words = {"now": "runs now", "stopped": "stopped"}.get(mark or "")
     badge = box.find("g[@class='badge']")
     if not words or badge is None or state.call is None:
         return
     words = f"call {state.call} {words}"
-    badge.append(rectangle(0, 0, round(cells(words) * 6.4) + 16, 20, 10))
+    badge.append(rectangle(0, 0, badge_width(cells(words)), 20, 10))
     badge.append(text("", 8, 14, words))
 
 
@@ -195,7 +196,9 @@ def _paint_edges(world: Element, data: RecordingData, state: State) -> None:
         if travelling and pills is not None:
             words = travelling[0] if len(travelling) == 1 else f"{len(travelling)} gradients"
             way = line.find("path[@class='way']")
-            pill = _pill(words, str(way.get("d")) if way is not None else "", taken)
+            path = str(way.get("d")) if way is not None else ""
+            taken.append(head_at(path))
+            pill = _pill(words, path, taken)
             _add_class(pill, "failed" if failed.intersection(ids) else None)
             pills.append(pill)
 
@@ -220,11 +223,27 @@ def _pill(words: str, path: str, taken: list[tuple[float, float, float, float]])
     return made
 
 
+def head_at(path: str) -> tuple[float, float, float, float]:
+    """Return the middle, the width and the reach of the head of an arrow back.
+
+    Examples
+    --------
+    >>> head_at("M10,0C10,10 10,20 10,30")
+    (10.0, 5.0, 10, 17)
+    """
+    (x, y), (to_x, to_y) = _numbers(path)[:2]
+    length = ((to_x - x) ** 2 + (to_y - y) ** 2) ** 0.5 or 1.0
+    return x + 5 * (to_x - x) / length, y + 5 * (to_y - y) / length, 10, 17
+
+
+def _numbers(path: str) -> list[tuple[float, float]]:
+    pairs = (pair.split(",") for pair in path[1:].replace("C", " ").split(" ") if pair)
+    return [(float(x), float(y)) for x, y in pairs]
+
+
 def points(path: str) -> Callable[[float], tuple[float, float]]:
     """Return a function that gives the point of a Bézier path at a share of its pieces."""
-    numbers = [
-        tuple(map(float, pair.split(","))) for pair in path[1:].replace("C", " ").split(" ") if pair
-    ]
+    numbers = _numbers(path)
     pieces = (len(numbers) - 1) // 3
 
     def point(share: float) -> tuple[float, float]:

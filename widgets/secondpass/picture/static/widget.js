@@ -372,6 +372,9 @@ function filled(states) {
   return saved.length ? saved : states.slice(0, 1);
 }
 
+/** The width of a badge of so many letters: as `badge_width` in boxes.py. */
+const badgeWidth = (/** @type {number} */ letters) => Math.round(letters * 6.4) + 16;
+
 /** How often each of some words occurs: "5 held, 2 freed by call 1". */
 export function counted(/** @type {string[]} */ words) {
   /** @type {Map<string, number>} */
@@ -409,6 +412,13 @@ function laneParts(/** @type {string} */ title, /** @type {boolean} */ alone) {
     part === "autograd.grad" ? 3 : isPlace(part) ? 2 : /^(stopped|goes on|inside|\w+_graph$)/.test(part) ? 1 : 0;
   const short = (/** @type {string} */ part) => (alone && isPlace(part) ? part.replace(/^.* (?=line \d+$)/, "") : part);
   return [parts[0], ...parts.slice(1).sort((a, b) => rank(a) - rank(b)).map(short)];
+}
+
+/** The place that the head of an arrow back takes: as `head_at` in stills.py. @returns {[number, number, number, number]} */
+export function headAt(/** @type {number[][]} */ curve) {
+  const [[x, y], [toX, toY]] = curve;
+  const length = Math.hypot(toX - x, toY - y) || 1;
+  return [x + (5 * (toX - x)) / length, y + (5 * (toY - y)) / length, 10, 17];
 }
 
 /** The lanes of the time line: runs of frames of one call, or of what happened between two. */
@@ -479,6 +489,7 @@ const ICONS = {
   forward: "M9 2h2v10H9zM2 2v10l7-5z",
   plus: "M6 2h2v4h4v2H8v4H6V8H2V6h4z",
   minus: "M2 6h10v2H2z",
+  legend: "M4 4.6C4 2.9 5.3 1.8 7 1.8s3 1.1 3 2.7c0 1.3-.8 2-1.6 2.6-.7.5-.8.8-.8 1.6v.3H6.2v-.5c0-1.3.5-1.9 1.3-2.5.7-.5 1-.8 1-1.5S7.9 3.2 7 3.2s-1.5.6-1.5 1.4zM6.1 10.2h1.7V12H6.1z",
   fit: "M2 2h4v2H4v2H2zM8 2h4v4h-2V4H8zM2 8h2v2h2v2H2zM10 8h2v4H8v-2h2z",
 };
 
@@ -544,6 +555,7 @@ const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 // ---- 3 Picture --------------------------------------------------------------------------------
 
 let views = 0;
+const GAP = 5;
 
 /** The picture of one view: takes the SVG that Python drew and shows states on it. */
 class Picture {
@@ -638,12 +650,12 @@ class Picture {
 
   #badge(/** @type {any} */ box, /** @type {string|undefined} */ mark, /** @type {number|null} */ call) {
     const badge = box.element.querySelector(":scope > g.badge");
-    const words = mark === "now" ? "runs now" : mark === "stopped" ? "stopped here" : "";
+    const words = mark === "now" ? "runs now" : mark === "stopped" ? "stopped" : "";
     if (!badge) return;
     badge.replaceChildren();
     if (!words || call === null) return;
     const whole = `call ${call} ${words}`;
-    const width = Math.round(cells(whole) * 6.4) + 16;
+    const width = badgeWidth(cells(whole));
     badge.append(makeSvg("rect", { class: "box", x: 0, y: 0, width, height: 20, rx: 10 }));
     badge.append(makeSvg("text", { x: 8, y: 14 }, whole));
   }
@@ -759,6 +771,8 @@ class Picture {
         line.element.setAttribute("class", shown);
       }
       if (travelling.length) {
+        line.curve ??= curveOf(line.way.getAttribute("d") ?? "");
+        taken.push(headAt(line.curve));
         const words = travelling.length === 1 ? travelling[0] : `${travelling.length} gradients`;
         pills.push(this.#pill(words, line, taken));
       }
@@ -770,10 +784,10 @@ class Picture {
   #pill(/** @type {string} */ words, /** @type {{way: SVGPathElement, shown: string, curve?: number[][]}} */ line, /** @type {[number, number, number, number][]} */ taken) {
     const shown = cut(words, PILL_LETTERS);
     const width = Math.max(28, Math.round(cells(shown) * LETTER) + 18);
-    line.curve ??= curveOf(line.way.getAttribute("d") ?? "");
+    const curve = /** @type {number[][]} */ (line.curve);
     let best = { x: 0, y: 0, clashes: Infinity };
     for (const share of [0.5, 0.36, 0.64, 0.24, 0.76]) {
-      const [x, y] = pointAt(line.curve, share);
+      const [x, y] = pointAt(curve, share);
       const clashes = taken.filter(
         ([a, b, other, tall]) => Math.abs(x - a) < (width + other) / 2 && Math.abs(y - b) < tall,
       ).length;
@@ -794,9 +808,19 @@ class Picture {
     return this.places.get(id);
   }
 
+  /** Give a box a ring to be chosen by: its own border says what state it is in. */
+  ring(/** @type {Element|null|undefined} */ element) {
+    const border = element?.querySelector(":scope > rect.box");
+    if (!element || !border || element.querySelector(":scope > .ring")) return;
+    const [x, y, width, height, rx] = ["x", "y", "width", "height", "rx"].map((name) => Number(border.getAttribute(name)));
+    const ring = { class: "ring", x: x - GAP, y: y - GAP, width: width + 2 * GAP, height: height + 2 * GAP, rx: rx + GAP };
+    element.insertBefore(makeSvg("rect", ring), border);
+  }
+
   /** Mark boxes as selected, picked, found or at (the one found that is looked at). */
   mark(/** @type {string} */ name, /** @type {string[]} */ ids) {
     const wanted = new Set(ids.map((id) => this.boxOf(id)));
+    for (const box of wanted) this.ring(box?.element);
     for (const box of this.boxes.values()) box.element.classList.toggle(name, wanted.has(box));
   }
 }
@@ -1029,7 +1053,10 @@ class Source {
       source.lines.forEach((text, index) => {
         const number = make("span", "number", String(source.first + index));
         const code = text.slice(0, 400).replace(/\t/g, "    ").replace(HIDDEN, "\ufffd");
-        const line = make("div", "code-line", number, make("span", "code", code));
+        const words = make("span", "code", code.trimStart());
+        // What does not fit goes on below, further in than it began.
+        words.style.setProperty("--in", `${code.length - code.trimStart().length}ch`);
+        const line = make("div", "code-line", number, words);
         line.dataset.line = `${place}:${source.first + index}`;
         line.title = clean(text);
         line.setAttribute("role", "option");
@@ -1063,7 +1090,7 @@ class Source {
     event.stopPropagation();
   }
 
-  /** Mark a line as the frame's (`now`) or as a chosen Node's (`picked`) and scroll to it. */
+  /** Mark a line as the one that runs (`now`), that made the Node that runs (`made`) or a chosen one (`picked`). */
   mark(/** @type {string} */ name, /** @type {number[]|null|undefined} */ place) {
     const key = place ? `${place[0]}:${place[1]}` : "";
     for (const [other, line] of this.lines) {
@@ -1071,6 +1098,7 @@ class Source {
       if (line.classList.contains(name) === on) continue;
       line.classList.toggle(name, on);
       if (name === "picked") line.setAttribute("aria-selected", String(on));
+      else if (name === "made") line.setAttribute("aria-description", on ? "made the Node that runs" : "");
       else if (on) line.setAttribute("aria-current", "step");
       else line.removeAttribute("aria-current");
     }
@@ -1290,6 +1318,48 @@ function slotTable(/** @type {NodeFacts} */ node, /** @type {string} */ id, /** 
   return make("table", "", make("thead", "", head), make("tbody", "", ...rows));
 }
 
+/** What the signs mean. @type {[string, [string, string][]][]} */
+const LEGEND = [
+  ["Steps", [
+    ["dot done", "a step: a line of the forward pass, a Node that runs, a call that begins or ends"],
+    ["dot accumulate done", "a gradient goes into a leaf's .grad"],
+    ["dot zero done", "a .grad is reset"],
+    ["dot stop", "the call stops"],
+  ]],
+  ["Edges", [
+    ["edge", "a tensor, in the direction of the forward pass"],
+    ["edge carried", "a gradient went this way back, in the present call"],
+    ["edge failed", "the way to where the call stopped"],
+    ["edge boundary", "on it: from the new graph into the part that was freed"],
+  ]],
+  ["Boxes", [
+    ["slot held", "a saved tensor that is held (thick: kept by retain_graph=True)"],
+    ["slot freed", "one that was freed"],
+    ["segment", "a gradient in .grad, one box per call; its width is no scale"],
+  ]],
+  ["Lines", [
+    ["line now", "runs now"],
+    ["line made", "made the Node that runs now"],
+    ["line picked", "chosen, or made what was chosen"],
+  ]],
+];
+
+/** The legend as a panel. */
+function legend() {
+  const panel = make("div", "legend");
+  panel.setAttribute("role", "group");
+  panel.setAttribute("aria-label", "What the signs mean");
+  for (const [title, rows] of LEGEND) {
+    panel.append(make("div", "heading", title));
+    for (const [sign, words] of rows) {
+      const sample = make("span", "sample", make("span", sign));
+      sample.setAttribute("aria-hidden", "true");
+      panel.append(make("div", "entry", sample, make("span", "", words)));
+    }
+  }
+  return panel;
+}
+
 // ---- 8 Memory ---------------------------------------------------------------------------------
 
 /** The bytes that saved tensors hold, over the frames. */
@@ -1373,6 +1443,9 @@ class Player {
     this.play.classList.add("play");
     this.forward = button("Step forward", ICONS.forward, () => this.seek(this.step + 1));
     this.speed = this.#speedBox();
+    this.help = button("What the signs mean", ICONS.legend, () => this.explain(!this.legend));
+    this.help.setAttribute("aria-expanded", "false");
+    /** @type {HTMLElement|null} */ this.legend = null;
     this.field = make("input", "find");
     this.finding = make("span", "finding");
     /** @type {string[]} */ this.found = [];
@@ -1413,6 +1486,7 @@ class Player {
       button("Zoom in", ICONS.plus, () => this.camera?.zoom(1.25)),
       button("Zoom out", ICONS.minus, () => this.camera?.zoom(0.8)),
       button("Fit the graph", ICONS.fit, () => this.camera?.overlook()),
+      this.help,
     );
     this.row.append(this.back, this.play, this.forward, this.time.element, this.counter, this.speed);
     const side = make("div", "side", this.source.element, this.details, this.memory.element);
@@ -1427,6 +1501,9 @@ class Player {
     for (const kind of ["focusin", "keydown", "keyup"]) root.addEventListener(kind, claimKeys);
     root.addEventListener("keydown", (event) => this.onKey(event));
     this.stage.addEventListener("click", (event) => this.onClick(event));
+    this.stage.addEventListener("focusin", (event) => {
+      this.picture?.ring(/** @type {Element} */ (event.target).closest("g[data-id]"));
+    });
     this.stage.addEventListener("pointerover", (event) => this.hover(event));
     this.stage.addEventListener("pointerleave", () => this.hover(null));
     return root;
@@ -1443,6 +1520,14 @@ class Player {
       box.append(option);
     }
     return box;
+  }
+
+  /** Open or close the legend. */
+  explain(/** @type {boolean} */ open) {
+    this.legend?.remove();
+    this.legend = open ? legend() : null;
+    if (this.legend) this.tools.after(this.legend);
+    this.help.setAttribute("aria-expanded", String(open));
   }
 
   /** Several traits may change at once: one refresh for all of them. */
@@ -1519,7 +1604,9 @@ class Player {
     this.picture?.paint(this.state, landing);
     this.memory.show(this.state, step);
     const call = data.calls.find((one) => one.number === frame?.call);
-    this.source.mark("now", frame?.line ?? call?.line);
+    // A Node's frame has the line that made it: what runs meanwhile is the line of the call.
+    this.source.mark("now", (frame?.kind === "node" ? null : frame?.line) ?? call?.line);
+    this.source.mark("made", call && data.nodes[frame?.node ?? ""]?.line);
     const text = frame ? clean(frame.text) : "Before the first step: press play.";
     this.time.show(step, text);
     this.#speak(frame, text);
@@ -1643,6 +1730,7 @@ class Player {
     else if (event.key === "Home") this.seek(0);
     else if (event.key === "End") this.seek(Infinity);
     else if (event.key === " ") this.toggle();
+    else if (event.key === "Escape" && this.legend) this.explain(false);
     else if (event.key === "Escape" && this.chosen !== null) this.choose(null);
     else if (box && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
       this.walk(box, event.key === "ArrowDown" ? 1 : -1);
