@@ -15,6 +15,7 @@ from secondpass.explaining.passes import Pass, tag_number
 from secondpass.hearing import lines, writes
 from secondpass.reading import saved
 from secondpass.reading.places import Place
+from secondpass.reading.walk import name_of
 
 
 def find(failed: Pass, error: BaseException) -> Failure:
@@ -29,10 +30,10 @@ def find(failed: Pass, error: BaseException) -> Failure:
             report.MODIFIED,
             str(error),
             failed.heard,
-            node=node.name(),
+            node=name_of(node),
             slots=tuple(slot.name for slot in changed),
             made=lines.made_by(node),
-            path=tuple(one.name() for one in failed.path_to(node)),
+            path=tuple(name_of(one) for one in failed.path_to(node)),
             carriers=tuple(failed.names_of(node)),
             updated=failed.updated(place),
             modified_at=at,

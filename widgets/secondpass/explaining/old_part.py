@@ -16,6 +16,7 @@ from secondpass.explaining.passes import Pass
 from secondpass.hearing import lines
 from secondpass.hearing.lines import Made
 from secondpass.reading import saved
+from secondpass.reading.walk import name_of
 
 _MOST_BOUNDARIES = 12
 _MOST_SHARED = 24
@@ -119,7 +120,7 @@ class OldPart:
         made, since = lines.made_by(node), self._since
         if made is None or since is None:
             return False
-        way, name = _inner(made.chain, since.chain), node.name()
+        way, name = _inner(made.chain, since.chain), name_of(node)
 
         def is_same(other: Made | None) -> bool:
             return (
@@ -128,7 +129,7 @@ class OldPart:
                 and _inner(other.chain, self._failed.heard.chain) == way
             )
 
-        if any(one.name() == name and is_same(lines.made_by(one)) for one in self.younger):
+        if any(name_of(one) == name and is_same(lines.made_by(one)) for one in self.younger):
             return True
         # It may be kept for a later round, and not be part of this pass at all. A line that ran
         # again may have asked a library's cache this time: then nothing of the person's holds it.
@@ -155,7 +156,7 @@ class OldPart:
     def only_added(self) -> bool:
         """Say whether what was carried over is only a term of the sum that the root is."""
         for node in self.path[: self.path.index(self._entry)]:
-            name = str(node.name()).rstrip("0123456789").removesuffix("Backward")
+            name = name_of(node).rstrip("0123456789").removesuffix("Backward")
             others = [one for one, _ in node.next_functions if one is not None]
             if name not in _LINEAR and not (name in _SCALING and len(others) == 1):
                 return False
@@ -203,7 +204,7 @@ def is_younger(node: Any, than: Heard) -> bool:
 
 def hides(node: Any) -> bool:
     """Say whether a Node shows no saved tensors, though it may have some."""
-    name = str(node.name())
+    name = name_of(node)
     return name.endswith("CopySlices") or "CppNode" in name
 
 

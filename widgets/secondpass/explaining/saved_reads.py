@@ -18,6 +18,7 @@ from secondpass.explaining.history import FREED_BY, History
 from secondpass.explaining.report import CalledAt, Explanation, Fix, StoppedIn
 from secondpass.hearing import lines
 from secondpass.reading import names
+from secondpass.reading.walk import name_of
 
 _PREFIX = "_saved_"
 _TENSORS = "saved_tensors"
@@ -56,7 +57,7 @@ def explain(error: BaseException, kind: str, history: History) -> Explanation | 
     return Explanation(
         error=kind,
         message=str(error),
-        node=None if node is None else StoppedIn(node.name(), (str(slot),), lines.line_of(node)),
+        node=None if node is None else StoppedIn(name_of(node), (str(slot),), lines.line_of(node)),
         freed_by=None if freed_by is None else CalledAt(freed_by.number, at),
         failed_at=CalledAt(0, place),
         fix=tuple(fixes),
