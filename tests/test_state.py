@@ -12,8 +12,8 @@ from sample import carried, chain, frame, node, sample
 from secondpass.picture.boundary import boundary, possible
 from secondpass.picture.data import complete
 from secondpass.picture.fitting import cells, clean, cut
+from secondpass.picture.stacks import rooms, segments
 from secondpass.picture.state import Stack, failed_way, slot_state, state_at
-from secondpass.picture.stills import segments
 from secondpass.picture.words import group_words, leaves_words, slot_words, sum_words
 from secondpass.reading.saved import bytes_text
 
@@ -123,8 +123,37 @@ def test_a_group_tells_what_was_freed_and_what_is_held():
 
 def test_fifty_gradients_fit_into_a_stack():
     parts = segments(Stack("200", [[call, "4"] for call in range(1, 51)]), 170)
-    assert parts[0][1] == "47 calls"
+    assert [part[1] for part in parts] == ["47 calls", "+4", "+4", "+4"]
     assert all(left + width <= 170 for _, _, left, width, _ in parts)
+
+
+def test_a_segment_shows_its_value_and_never_a_number_of_another_kind_beside_values():
+    stack = Stack("17.21", [[call, "5.738"] for call in (1, 2, 3)])
+    assert [part[1] for part in segments(stack, 170)] == ["5.738", "+5.738", "+5.738"]
+    wide = Stack("[2]", [[1, "[0.1234, 0.5678, 0.9876]"], [2, "[0.1234, 0.5678, 0.9876]"]])
+    assert [part[1] for part in segments(wide, 148)] == ["call 1", "call 2"]
+
+
+def test_a_sum_has_its_result_in_any_room_and_real_minus_signs():
+    stack = Stack("17.21", [[call, "5.738"] for call in (1, 2, 3)])
+    told = [sum_words(stack, room) for room in (34, 26, 20)]
+    assert told == [
+        "5.738 + 5.738 + 5.738 = 17.21",
+        "5.738 + … + 5.738 = 17.21",
+        "sum of 3 = 17.21",
+    ]
+    assert sum_words(Stack("-2", [[1, "2"], [2, "-4"]])) == "2 − 4 = −2"
+
+
+def test_a_leaf_s_box_is_as_wide_as_its_gradients_need():
+    data = sample()
+    assert rooms(data)["l0"] <= 148
+    for at, one in enumerate(one for one in data["frames"] if one["kind"] == "accumulate"):
+        one |= {"incoming": "-1234.5", "after": f"-{(at + 1) * 1234.5}"}
+    data["frames"][7]["before"] = data["frames"][3]["after"]
+    two = rooms(data)["l0"]
+    data["frames"].insert(8, data["frames"][7] | {"before": data["frames"][7]["after"]})
+    assert rooms(data)["l0"] > two > 100
 
 
 TEXTS = [
@@ -145,6 +174,9 @@ STACKS = [
     Stack("[1, 2]", [[1, "[0.5, 1]"], [2, "[0.5, 1]"]]),
     Stack("norm 5", [[1, "norm 3"], [12, "norm 4"]]),
     Stack("200", [[call, "4"] for call in range(1, 51)]),
+    Stack("17.21", [[call, "5.738"] for call in range(1, 4)]),
+    Stack("-0.05", [[call, "-1.234e-05"] for call in range(1, 3)]),
+    Stack("[[1, 2, 3]]", [[call, "[[0.1234, 0.5678, 0.9876]]"] for call in range(1, 30)]),
 ]  # fmt: skip
 
 
@@ -179,7 +211,7 @@ def test_the_browser_folds_and_words_as_python_does():
           groups: given.datas.map((data) =>
             m.groupWords(data, Object.keys(data.nodes), stateAt(data, 0))),
           texts: given.texts.map((one) => [m.clean(one), m.cells(m.clean(one)), m.cut(one, 9)]),
-          sums: given.stacks.map(m.sumWords),
+          sums: given.stacks.map((stack) => [34, 26, 12].map((room) => m.sumWords(stack, room))),
           segments: given.stacks.map(parts),
           bytes: given.bytes.map(m.bytesText),
         });
@@ -196,7 +228,7 @@ def test_the_browser_folds_and_words_as_python_does():
         group_words(data, list(data["nodes"]), state_at(data, 0)) for data in datas
     ]
     assert answer["texts"] == [[clean(t), cells(clean(t)), cut(t, 9)] for t in TEXTS]
-    assert answer["sums"] == [sum_words(stack) for stack in STACKS]
+    assert answer["sums"] == [[sum_words(stack, room) for room in (34, 26, 12)] for stack in STACKS]
     assert answer["segments"] == [
         [[list(part) for part in segments(stack, room)] for room in (60, 170)] for stack in STACKS
     ]

@@ -44,7 +44,8 @@ def size_of(name: str, data: RecordingData, view: View) -> tuple[int, int]:
     if name in data["leaves"]:
         leaf = data["leaves"][name]
         first = cells(leaf["name"]) * TITLE + 10 + cells(leaf["type"]) * MONO + 44
-        return _between(max(first, 44 + cells(_leaf_value(leaf)) * MONO), 220, 340), 112
+        content = max(first, 44 + cells(_leaf_value(leaf)) * MONO, 44 + view.rooms.get(name, 0))
+        return _between(content, 220, 340), 112
     if name in data["roots"]:
         root = data["roots"][name]
         return _between(cells(root["name"]) * TITLE + 8 + cells(root["value"]) * MONO, 110, 280), 42

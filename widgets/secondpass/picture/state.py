@@ -5,7 +5,7 @@ The same fold stands in ``static/widget.js``; a test holds the two together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,15 +119,31 @@ def _apply(state: State, frame: FrameData, edges: Sequence[EdgeData]) -> None:
         kept = kind == "node" and name == "held"
         state.slots[key] = [KEPT, call] if kept else [name, by]
     state.held = frame["held"]
-    leaf = frame["leaf"]
-    if kind == "accumulate" and leaf is not None:
-        _add(state.leaves.setdefault(leaf, Stack()), frame)
-    elif kind == "zero" and leaf is not None:
-        state.leaves[leaf] = Stack(_grad(frame["after"]))
-    elif kind == "write" and leaf is not None:  # a clipped gradient is no longer a sum
-        grad = _grad(frame["after"])
-        state.leaves[leaf] = Stack(grad, [] if grad is None else [[None, grad]])
+    _collect(state.leaves, frame)
     _move(state, frame, edges)
+
+
+def _collect(leaves: dict[str, Stack], frame: FrameData) -> None:
+    """Change the stack of the leaf that a frame is about."""
+    kind, leaf = frame["kind"], frame["leaf"]
+    if leaf is None:
+        return
+    if kind == "accumulate":
+        _add(leaves.setdefault(leaf, Stack()), frame)
+    elif kind == "zero":
+        leaves[leaf] = Stack(_grad(frame["after"]))
+    elif kind == "write":  # a clipped gradient is no longer a sum
+        grad = _grad(frame["after"])
+        leaves[leaf] = Stack(grad, [] if grad is None else [[None, grad]])
+
+
+def stacks(data: RecordingData) -> Iterator[tuple[str, Stack]]:
+    """Go through every stack that a leaf has in a recording, with the leaf's id."""
+    leaves = _start(data).leaves
+    for frame in data["frames"]:
+        if frame["leaf"] is not None:
+            _collect(leaves, frame)
+            yield frame["leaf"], leaves.get(frame["leaf"], Stack())
 
 
 def slot_state(state: State, node: str, slot: str) -> list[Any]:

@@ -14,21 +14,13 @@ from secondpass.picture.boxes import badge_width
 from secondpass.picture.data import RecordingData
 from secondpass.picture.fitting import cells, clean, cut
 from secondpass.picture.layout import WORDS
+from secondpass.picture.stacks import LABEL, LETTER, SUM_LETTER, bare_stack, segments
 from secondpass.picture.state import Stack, State, carrier, failed_way, slot_state
 from secondpass.picture.svg import element, group, rectangle, text
-from secondpass.picture.words import bare, group_words, leaves_words, slot_words, sum_words
+from secondpass.picture.words import group_words, leaves_words, slot_words, sum_words
 from secondpass.reading.saved import NONE
 
-SEGMENT = 62
-"""Width of a segment of a stack where there is room."""
-
-LEAST = 26
-"""Width below which the older segments of a stack are put into one."""
-
 PADDING = 14
-LABEL = 44
-LETTER = 7.1
-SUM_LETTER = 7.4
 PILL_LETTERS = 24
 
 
@@ -89,9 +81,7 @@ def _paint_leaf(box: Element, data: RecordingData, state: State) -> None:
     _add_class(box, state.marks.get(name))
     kind = data["leaves"][name]["type"]
     stack = state.leaves.get(name, Stack())
-    stack = Stack(
-        bare(stack.grad, kind), [[call, bare(value, kind)] for call, value in stack.segments]
-    )
+    stack = bare_stack(stack, kind)
     room = int(str(box.get("data-width"))) - 2 * PADDING - LABEL
     place = box.find("g[@class='stack']")
     if place is not None:
@@ -99,47 +89,13 @@ def _paint_leaf(box: Element, data: RecordingData, state: State) -> None:
             place.append(_segment(*segment))
         if not stack.segments:
             place.append(text("none", 0, 16, cut(stack.grad or "None", int(room / LETTER))))
-    words = sum_words(stack) if stack.segments else ""
+    words = sum_words(stack, int((room + LABEL) / SUM_LETTER)) if stack.segments else ""
     sum_ = box.find("text[@class='sum']")
     if sum_ is not None:
         # A long sum may begin below its label.
         fits = cells(words) * SUM_LETTER <= room
         sum_.set("x", str(PADDING + LABEL if fits else PADDING))
         sum_.text = cut(words, int((room if fits else room + LABEL) / SUM_LETTER))
-
-
-def segments(stack: Stack, room: int) -> list[tuple[str, str, int, int, str]]:
-    """Return what a stack of gradients shows: kind, words, left, width and title of each part.
-
-    Examples
-    --------
-    >>> segments(Stack("8", [[1, "4"], [2, "4"]]), 200)
-    [('segment', '4', 0, 62, 'call 1: 4'), ('segment last', '+4', 65, 62, 'call 2: 4')]
-    """
-    parts = stack.segments
-    shown = max(2, room // (LEAST + 3))
-    folded = len(parts) - shown + 2 if len(parts) > shown else 0
-    count = len(parts) - folded + (1 if folded else 0)
-    left = 0
-    found = []
-    extra = 34 if folded else 0
-    width = min(SEGMENT, (room - extra) // max(count, 1) - 3)
-    if folded:
-        words = f"{folded} calls"
-        found.append(("segment many", words, 0, width + extra, words))
-        left = width + extra + 3
-    for index, (call, value) in enumerate(parts[folded:], folded):
-        name = "so far" if call is None else f"call {call}"
-        plus = "+" if index and not str(value).startswith("-") else ""
-        words = plus + str(value)
-        if cells(words) * LETTER + 8 > width:
-            words = name if cells(name) * LETTER + 6 <= width else name.removeprefix("call ")
-        words = cut(words, max(1, int((width - 4) / LETTER)))
-        kind = "segment before" if call is None else "segment"
-        last = " last" if index == len(parts) - 1 else ""
-        found.append((kind + last, words, left, width, f"{name}: {value}"))
-        left += width + 3
-    return found
 
 
 def _segment(kind: str, words: str, left: int, width: int, title: str) -> Element:

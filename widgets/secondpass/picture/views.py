@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from secondpass.picture.data import EdgeData, RecordingData
 from secondpass.picture.grouping import BOXES, CHILDREN, Forest, Group, forest_of
+from secondpass.picture.stacks import rooms
 
 OPENED = 24
 """Groups are opened by themselves as long as no more boxes than this are seen."""
@@ -44,6 +45,8 @@ class View:
         The Nodes in which calls stopped.
     modules : dict
         Node id to its module, in a big graph and where no line tells where it comes from.
+    rooms : dict
+        Leaf id to the width that its gradients need.
     """
 
     boxes: dict[str, str | None] = field(default_factory=dict)
@@ -54,6 +57,7 @@ class View:
     edges: dict[tuple[str, str, int], list[str]] = field(default_factory=dict)
     stops: set[str] = field(default_factory=set)
     modules: dict[str, str] = field(default_factory=dict)
+    rooms: dict[str, int] = field(default_factory=dict)
 
     def is_brief(self, node: str) -> bool:
         """Say whether a Node's saved tensors are only counted, as they are in a big graph."""
@@ -81,6 +85,7 @@ def view_of(data: RecordingData, opened: Sequence[str] | None = None) -> View:
         view = deeper
     if view.groups and not all(node["line"] for node in data["nodes"].values()):
         view.modules = forest.modules()
+    view.rooms = rooms(data)
     return view
 
 

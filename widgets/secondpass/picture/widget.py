@@ -15,6 +15,7 @@ from secondpass.picture import layout
 from secondpass.picture.data import RecordingData, complete
 from secondpass.picture.drawing import Drawing, draw, plan
 from secondpass.picture.fitting import clean
+from secondpass.picture.stacks import rooms
 from secondpass.picture.state import state_at
 from secondpass.reading.graph import Graph
 from secondpass.replay.frames import Frame
@@ -124,7 +125,7 @@ class AutogradGraph(anywidget.AnyWidget):
         data = self._data
         stops = [frame["node"] for frame in data["frames"] if frame["kind"] == "stop"]
         parts = [data["nodes"], data["leaves"], data["roots"], data["edges"]]
-        drawn = [parts, stops, self._open]
+        drawn = [parts, stops, self._open, rooms(data)]
         if drawn == self._drawn:
             return
         self._drawn = drawn

@@ -12,6 +12,9 @@ from secondpass.reading.saved import bytes_text
 SUM_LENGTH = 34
 """A sum of gradients longer than this is told by its count."""
 
+FEW = 4
+"""Of a sum of so many parts the middle may be left out."""
+
 HOLDING = ("held", KEPT, "changed", "packed")
 """States in which a saved tensor is still there."""
 
@@ -39,8 +42,19 @@ def slot_words(state: str, by: int | None) -> str:
     return words if by is None or state not in ("freed", KEPT) else f"{words} by call {by}"
 
 
-def sum_words(stack: Stack) -> str:
-    """Return what lies in ``.grad`` as a sum.
+def signed(value: str, plus: bool = False) -> str:
+    """Return a value with a real minus sign, and with a plus sign where that is wanted.
+
+    Examples
+    --------
+    >>> signed("4"), signed("4", plus=True), signed("-4"), signed("-4", plus=True)
+    ('4', '+4', '−4', '−4')
+    """
+    return f"−{value[1:]}" if value.startswith("-") else f"+{value}" if plus else value
+
+
+def sum_words(stack: Stack, room: int = SUM_LENGTH) -> str:
+    """Return what lies in ``.grad`` as a sum: the result in any case, of the parts what has room.
 
     Examples
     --------
@@ -50,17 +64,30 @@ def sum_words(stack: Stack) -> str:
     ('None', 'sum of 50 = 200')
     >>> sum_words(Stack("norm 5", [[1, "norm 3"], [2, "norm 4"]]))
     'sum of 2: norm 5'
+    >>> sum_words(Stack("0", [[1, "2"], [2, "-2"]]))
+    '2 − 2 = 0'
+    >>> sum_words(Stack("17.21", [[k, "5.738"] for k in range(3)]), 26)
+    '5.738 + … + 5.738 = 17.21'
     """
     if stack.grad is None:
         return "None"
     parts = [str(value) for _, value in stack.segments]
     told = any("norm " in part for part in (stack.grad, *parts))  # norms do not add up
     if len(parts) <= 1:
-        return stack.grad if told else f"= {stack.grad}"
-    whole = f"{' + '.join(parts)} = {stack.grad}"
-    if not told and len(whole) <= SUM_LENGTH:
+        return stack.grad if told else f"= {signed(stack.grad)}"
+    if told:
+        return f"sum of {len(parts)}: {stack.grad}"
+    first, *more = (signed(part, plus=bool(index)) for index, part in enumerate(parts))
+    more = [f"{part[0]} {part[1:]}" for part in more]
+    end = f"= {signed(stack.grad)}"
+    whole = " ".join([first, *more, end])
+    if len(whole) <= min(room, SUM_LENGTH):
         return whole
-    return f"sum of {len(parts)}{':' if told else ' ='} {stack.grad}"
+    short = " ".join([first, "+ …", more[-1], end])
+    if 2 < len(parts) <= FEW and len(short) <= min(room, SUM_LENGTH):
+        return short
+    counted = f"sum of {len(parts)} {end}"
+    return counted if len(counted) <= room else end
 
 
 def bare(text: str | None, kind: str) -> str | None:

@@ -36,7 +36,9 @@
 // ---- 1 Words and the fold ---------------------------------------------------------------------
 
 const SUM_LENGTH = 34;
+const FEW = 4;
 const SEGMENT = 62;
+const SPACE = 3;
 const LEAST = 26;
 const PADDING = 14;
 const LABEL = 44;
@@ -109,15 +111,28 @@ export function slotState(/** @type {State} */ state, /** @type {string} */ node
   return node in state.unborn ? ["unborn", null] : (state.slots[`${node}.${slot}`] ?? ["held", null]);
 }
 
-/** What lies in `.grad` as a sum. */
-export function sumWords(/** @type {Stack} */ stack) {
+/** A value with a real minus sign, and with a plus sign where that is wanted. */
+export function signed(/** @type {string} */ value, plus = false) {
+  return value.startsWith("-") ? `\u2212${value.slice(1)}` : plus ? `+${value}` : value;
+}
+
+/** What lies in `.grad` as a sum: the result in any case, of the parts what has room. */
+export function sumWords(/** @type {Stack} */ stack, room = SUM_LENGTH) {
   if (stack.grad === null) return "None";
-  const parts = stack.segments.map((segment) => segment[1]);
-  const told = [stack.grad, ...parts].some((part) => String(part).includes("norm "));
-  if (parts.length <= 1) return told ? stack.grad : `= ${stack.grad}`;
-  const sum = `${parts.join(" + ")} = ${stack.grad}`;
-  if (!told && [...sum].length <= SUM_LENGTH) return sum;
-  return `sum of ${parts.length}${told ? ":" : " ="} ${stack.grad}`;
+  const parts = stack.segments.map((segment) => String(segment[1]));
+  const told = [stack.grad, ...parts].some((part) => part.includes("norm ")); // norms do not add up
+  if (parts.length <= 1) return told ? stack.grad : `= ${signed(stack.grad)}`;
+  if (told) return `sum of ${parts.length}: ${stack.grad}`;
+  const [first, ...rest] = parts.map((part, index) => signed(part, index > 0));
+  const more = rest.map((part) => `${part[0]} ${part.slice(1)}`);
+  const end = `= ${signed(stack.grad)}`;
+  const fits = (/** @type {string} */ words) => [...words].length <= Math.min(room, SUM_LENGTH);
+  const whole = [first, ...more, end].join(" ");
+  if (fits(whole)) return whole;
+  const short = [first, "+ …", more[more.length - 1], end].join(" ");
+  if (parts.length > 2 && parts.length <= FEW && fits(short)) return short;
+  const counted = `sum of ${parts.length} ${end}`;
+  return [...counted].length <= room ? counted : end;
 }
 
 const grad = (/** @type {string|null|undefined} */ text) => (text === "None" || text === undefined ? null : text);
@@ -333,32 +348,46 @@ export function leavesWords(/** @type {string[]} */ leaves, /** @type {State} */
   return `${count.toLocaleString("en")} of ${leaves.length.toLocaleString("en")} ${noun} with .grad`;
 }
 
-/** What a stack of gradients shows: as `segments` in stills.py. */
+const callName = (/** @type {number|null} */ call) => (call === null ? "so far" : `call ${call}`);
+const segmentWidth = (/** @type {string} */ words) => Math.max(LEAST, Math.ceil(cells(words) * LETTER) + 8);
+
+/** How many of the last segments fit, all equally wide, and how wide they must be. */
+function shownOf(/** @type {string[]} */ words, /** @type {number} */ room) {
+  const least = Math.max(...words.slice(-12).map(segmentWidth));
+  if (words.length * (least + SPACE) <= room + SPACE) return { shown: words.length, least };
+  const folded = segmentWidth(`${words.length} calls`) + SPACE;
+  const shown = Math.floor(Math.max(0, room - folded + SPACE) / (least + SPACE));
+  return { shown: Math.min(words.length - 1, shown), least };
+}
+
+/** What a stack of gradients shows, every value or every call's name: as `segments` in stacks.py. */
 export function segmentsOf(/** @type {Stack} */ stack, /** @type {number} */ room) {
   const parts = stack.segments;
-  const shown = Math.max(2, Math.floor(room / (LEAST + 3)));
-  const folded = parts.length > shown ? parts.length - shown + 2 : 0;
-  const count = parts.length - folded + (folded ? 1 : 0);
-  const extra = folded ? 34 : 0;
-  const width = Math.min(SEGMENT, Math.floor((room - extra) / Math.max(count, 1)) - 3);
+  if (!parts.length) return [];
+  let words = parts.map(([, value], index) => signed(String(value), index > 0));
+  let { shown, least } = shownOf(words, room);
+  if (shown < Math.min(2, parts.length)) {
+    words = parts.map(([call]) => callName(call));
+    ({ shown, least } = shownOf(words, room));
+  }
+  shown = Math.max(1, shown);
+  const folded = parts.length - shown;
   const found = [];
   let left = 0;
   if (folded) {
-    const words = `${folded} calls`;
-    found.push({ kind: "segment many", words, left, width: width + extra, title: words });
-    left = width + extra + 3;
+    const many = `${folded} calls`;
+    const width = Math.min(segmentWidth(many), Math.floor(room / 2));
+    found.push({ kind: "segment many", words: cut(many, Math.floor((width - 4) / LETTER)), left, width, title: many });
+    left = width + SPACE;
   }
+  const wide = Math.max(least, Math.min(SEGMENT, Math.floor((room - left) / shown) - SPACE));
+  const width = Math.min(wide, room - left);
   parts.slice(folded).forEach(([call, value], place) => {
-    const index = place + folded;
-    const name = call === null ? "so far" : `call ${call}`;
-    let words = (index && !String(value).startsWith("-") ? "+" : "") + value;
-    if (cells(words) * LETTER + 8 > width) {
-      words = cells(name) * LETTER + 6 <= width ? name : name.replace("call ", "");
-    }
-    words = cut(words, Math.max(1, Math.floor((width - 4) / LETTER)));
-    const kind = (call === null ? "segment before" : "segment") + (index === parts.length - 1 ? " last" : "");
-    found.push({ kind, words, left, width, title: `${name}: ${value}` });
-    left += width + 3;
+    const last = place === shown - 1 ? " last" : "";
+    const kind = (call === null ? "segment before" : "segment") + last;
+    const told = cut(words[place + folded], Math.max(1, Math.floor((width - 4) / LETTER)));
+    found.push({ kind, words: told, left, width, title: `${callName(call)}: ${value}` });
+    left += width + SPACE;
   });
   return found;
 }
@@ -712,7 +741,7 @@ class Picture {
       place.append(makeSvg("text", { class: "none", x: 0, y: 16 }, none));
     }
     const sum = box.element.querySelector("text.sum");
-    const told = stack.segments.length ? sumWords(stack) : "";
+    const told = stack.segments.length ? sumWords(stack, Math.floor((room + LABEL) / SUM_LETTER)) : "";
     const fits = cells(told) * SUM_LETTER <= room; // a long sum may begin below its label
     sum.setAttribute("x", String(fits ? PADDING + LABEL : PADDING));
     sum.textContent = cut(told, Math.floor((fits ? room : room + LABEL) / SUM_LETTER));
