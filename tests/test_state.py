@@ -63,6 +63,15 @@ def test_the_place_where_a_call_stopped_stays_marked_and_so_does_the_way_there()
     assert (after.marks, after.call) == ({"n0": "stopped"}, 3)
 
 
+def test_the_way_to_the_stop_stays_the_one_that_the_call_went_when_something_follows():
+    data = carried()  # n1 is on the way of call 2, the shorter way to another root is not
+    data["roots"]["r1"] = data["roots"]["r0"] | {"name": "old", "source": "n2"}
+    data["edges"].insert(0, {"id": "n2-r1-0", "source": "n2", "target": "r1"})
+    data["frames"].append(frame("zero", "x.grad was reset.", leaf="l0"))
+    expected = {"n2-n1-0", "n1-n0-0", "n0-r0-0"}
+    assert [failed_way(data, state_at(data, step)) for step in (4, 5)] == [expected, expected]
+
+
 def test_the_boundary_is_where_what_was_made_since_meets_what_was_freed():
     data = carried()
     found = [boundary(data, state_at(data, step)) for step in range(5)]
@@ -187,6 +196,7 @@ BYTES += [round(size * 1.37**power) for size in (1, 5, 1_000) for power in range
 def test_the_browser_folds_and_words_as_python_does():
     datas = [sample(), chain(70, lines=5, leaves=3), carried(), carried()]
     datas[3]["frames"] = datas[3]["frames"][-1:]
+    datas[2]["frames"].append(frame("zero", "x.grad was reset.", leaf="l0"))
     given = json.dumps(
         {
             "datas": datas,

@@ -14,7 +14,7 @@ from secondpass.picture.fitting import cells, clean, cut
 from secondpass.picture.grouping import Group
 from secondpass.picture.svg import element, group, rectangle, text
 from secondpass.picture.views import View
-from secondpass.picture.words import bare
+from secondpass.picture.words import bare, root_name
 from secondpass.reading.saved import bytes_text
 
 MONO = 7.1
@@ -48,7 +48,9 @@ def size_of(name: str, data: RecordingData, view: View) -> tuple[int, int]:
         return _between(content, 220, 340), 112
     if name in data["roots"]:
         root = data["roots"][name]
-        return _between(cells(root["name"]) * TITLE + 8 + cells(root["value"]) * MONO, 110, 280), 42
+        return _between(
+            cells(root_name(data, name)) * TITLE + 8 + cells(root["value"]) * MONO, 110, 280
+        ), 42
     of_leaves = view.groups[name].members[0] in data["leaves"]
     height = 60 if of_leaves else 98 if name in view.inside else 80
     closed = view.groups[name]
@@ -232,9 +234,9 @@ def _leaf_value(leaf: TensorData) -> str:
 def _root(name: str, data: RecordingData, width: int, height: int) -> ElementTree.Element:
     root = data["roots"][name]
     room = int((width - 2 * PADDING - 8) / TITLE)
-    shown = cut(root["name"], max(4, room))
+    shown = cut(root_name(data, name), max(4, room))
     rest = int((width - 2 * PADDING - 8 - cells(shown) * TITLE) / MONO)
-    box = group("root", _title(f"{root['name']} {root['type']} {root['value']}"))
+    box = group("root", _title(f"{root_name(data, name)} {root['type']} {root['value']}"))
     box.append(rectangle(0, 0, width, height, height // 2))
     words = text("title mono", width // 2, 26, f"{shown} " if rest > 1 else shown)
     if rest > 1:

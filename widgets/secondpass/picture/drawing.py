@@ -70,6 +70,8 @@ def plan(data: RecordingData, opened: list[str] | None = None) -> Drawing | None
     layout = lay_out(boxes, edges, frames, {_edge_name(key) for key in borders})
     if layout is None:
         return None
+    if _runs_left(data, layout):
+        layout = layout.mirrored(boxes)
     for name, grid in grids.items():
         left, top = layout.boxes.pop(name)
         layout.frames[name] = (left, top, *grid.size)
@@ -78,6 +80,13 @@ def plan(data: RecordingData, opened: list[str] | None = None) -> Drawing | None
         for child, (x, y, width, height) in grid.frames.items():
             layout.frames[child] = (left + x, top + y, width, height)
     return Drawing(view, layout, borders)
+
+
+def _runs_left(data: RecordingData, layout: Layout) -> bool:
+    """Say whether more results stand left of an earlier one than right of it."""
+    places = [layout.boxes[name][0] for name in data["roots"] if name in layout.boxes]
+    pairs = [(old, new) for at, new in enumerate(places) for old in places[:at]]
+    return sum((new > old) - (new < old) for old, new in pairs) < 0
 
 
 @dataclass
@@ -199,15 +208,19 @@ def _edges(data: RecordingData, drawing: Drawing) -> Iterable[ElementTree.Elemen
 
 def _borders(drawing: Drawing) -> Iterable[ElementTree.Element]:
     """Draw, where a new graph may meet a freed one, a line across and words on both sides of it."""
+    mirrored = drawing.layout.is_mirrored
     for key, edges in drawing.borders.items():
         x, y = drawing.layout.words[_edge_name(key)]
         width = WORDS[0]
         border = group("border", transform=f"translate({x - width // 2},{y})")
         border.set("data-border", " ".join(edges))
-        border.append(element("path", {"class": "across", "d": f"M-16,0H{width - 16}"}))
+        # The line is across the edge, which is left of the room for words, or right of it.
+        way, left, kind = ("M16,0H", width - 14, "end") if mirrored else ("M-16,0H", 14, "")
+        across = f"{way}{width + 16 if mirrored else width - 16}"
+        border.append(element("path", {"class": "across", "d": across}))
         call = min(edges.values())
-        border.append(text("", 14, -7, f"old: freed by call {call}"))
-        border.append(text("", 14, 16, "new: made since"))
+        border.append(text(kind, left, -7, f"old: freed by call {call}"))
+        border.append(text(kind, left, 16, "new: made since"))
         yield border
 
 

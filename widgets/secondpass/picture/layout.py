@@ -61,7 +61,7 @@ class Layout:
     curves : dict
         Edge id to the points of a cubic Bézier path from source to target.
     words : dict
-        Edge id to the middle of the room for words beside it, right of it.
+        Edge id to the middle of the room for words beside it, right of it; left, where mirrored.
     """
 
     width: int
@@ -70,6 +70,21 @@ class Layout:
     frames: dict[str, tuple[int, int, int, int]]
     curves: dict[str, list[Point]]
     words: dict[str, Point]
+    is_mirrored: bool = False
+
+    def mirrored(self, boxes: Sequence[Box]) -> Layout:
+        """Return the same with left and right changed."""
+        wide = {box.id: box.width for box in boxes}
+        total = self.width
+        return Layout(
+            total,
+            self.height,
+            {name: (total - x - wide[name], y) for name, (x, y) in self.boxes.items()},
+            {name: (total - x - w, y, w, h) for name, (x, y, w, h) in self.frames.items()},
+            {name: [(total - x, y) for x, y in curve] for name, curve in self.curves.items()},
+            {name: (total - x, y) for name, (x, y) in self.words.items()},
+            not self.is_mirrored,
+        )
 
 
 def find_engine() -> str | None:

@@ -205,11 +205,14 @@ def failed_way(data: RecordingData, state: State) -> set[str]:
     for edge in data["edges"] if reached else ():
         following.setdefault(edge["source"], []).append(edge)
     queue = list(reached)
-    if not state.carried and queue:  # what travelled was not recorded: the shortest way
+    # After the call has ended nothing travels any more, but the way that it went stays.
+    went = state.passes.get(str(state.call), Pass())
+    carried = state.carried or went.carried
+    if not carried and queue:  # what travelled was not recorded: the shortest way
         return _shortest_way(following, queue)
     for here in queue:
         for edge in following.get(here, ()):
-            if carrier(edge, state.carried) is None:
+            if carrier(edge, carried) is None:
                 continue
             found.add(edge["id"])
             if edge["target"] not in reached:

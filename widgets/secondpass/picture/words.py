@@ -53,6 +53,24 @@ def signed(value: str, plus: bool = False) -> str:
     return f"−{value[1:]}" if value.startswith("-") else f"+{value}" if plus else value
 
 
+def root_name(data: RecordingData, root: str) -> str:
+    """Return the name of a root, and which it is where several have that name.
+
+    Examples
+    --------
+    >>> root_name({"roots": {"r0": {"name": "loss"}, "r1": {"name": "loss"}}}, "r1")
+    'loss, 2nd'
+    """
+    name = data["roots"][root]["name"]
+    alike = [one for one, facts in data["roots"].items() if facts["name"] == name]
+    return name if len(alike) < 2 else f"{name}, {_ordinal(alike.index(root) + 1)}"
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10)
+    return f"{number}{ending or 'th'}"
+
+
 def sum_words(stack: Stack, room: int = SUM_LENGTH) -> str:
     """Return what lies in ``.grad`` as a sum: the result in any case, of the parts what has room.
 

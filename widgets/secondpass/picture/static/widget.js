@@ -252,10 +252,13 @@ export function failedWay(/** @type {Recording} */ data, /** @type {State} */ st
   const queue = Object.keys(state.marks).filter((name) => state.marks[name] === "stopped");
   const reached = new Set(queue);
   const found = new Set();
-  if (!Object.keys(state.carried).length) return shortestWay(data, queue);
+  const travels = Object.keys(state.carried).length;
+  // After the call has ended nothing travels any more, but the way that it went stays.
+  const carried = travels ? state.carried : (state.passes[state.call ?? ""]?.carried ?? {});
+  if (!Object.keys(carried).length) return shortestWay(data, queue);
   for (const here of queue) {
     for (const edge of edgesFrom(data, here)) {
-      if (carrier(edge, state.carried) === null) continue;
+      if (carrier(edge, carried) === null) continue;
       found.add(edge.id);
       if (!reached.has(edge.target)) {
         reached.add(edge.target);
@@ -339,6 +342,16 @@ export function groupWords(
 /** A value without the type that its leaf has too: "norm 4" for "f32[8] norm 4". */
 export function bare(/** @type {string|null} */ text, /** @type {string} */ type) {
   return text?.startsWith(`${type} `) ? text.slice(type.length + 1) : text;
+}
+
+/** The name of a root, and which it is where several have that name. */
+export function rootName(/** @type {Recording} */ data, /** @type {string} */ root) {
+  const { name } = data.roots[root];
+  const alike = Object.keys(data.roots).filter((one) => data.roots[one].name === name);
+  if (alike.length < 2) return name;
+  const number = alike.indexOf(root) + 1;
+  const last = [11, 12, 13].includes(number % 100) ? 0 : number % 10;
+  return `${name}, ${number}${["th", "st", "nd", "rd"][last] ?? "th"}`;
 }
 
 /** How many of some leaves have a `.grad`. */
@@ -1293,7 +1306,7 @@ function detailsOf(
     fact(".grad", clean(stack.segments.length > 1 ? sumWords(stack) : (stack.grad ?? "None")));
     stack.segments.slice(-LISTED).forEach(([call, value]) => fact(call === null ? "so far" : `call ${call}`, clean(value)));
   } else if (root) {
-    heading = root.name;
+    heading = rootName(data, id);
     fact("root", clean(root.type));
     fact("value", clean(root.value));
   } else if (box) {
