@@ -364,7 +364,7 @@ def test_what_was_never_saved_does_not_make_freed_tensors_look_held():
     (box,) = [one for one in by_class(picture(data, step=1), "node") if one.get("data-id") == "n62"]
     (chip,) = by_class(box, "slot")
     assert chip.get("class") == "slot freed"
-    assert words(chip).split() == "2 saved tensors 2 freed by call 1".split()
+    assert words(chip).split() == "2 saved tensors all 2 freed by call 1".split()
 
 
 def test_many_separate_graphs_are_put_together():
@@ -450,3 +450,13 @@ def test_system_dot_draws_the_same_boxes(monkeypatch):
         [box.get("id") for box in tree.iter(f"{SVG}g") if box.get("id")] for tree in (ours, theirs)
     ]
     assert ids[0] == ids[1]
+
+
+def test_a_still_has_no_signs_to_press_and_no_line_runs_over_the_title_of_an_open_group():
+    data = chain(200, lines=50)
+    tree = picture(data, [next(iter(view_of(data, []).groups))], step=0)
+    (style,) = tree.iter(f"{SVG}style")
+    assert ".sign { display: none }" in style.text
+    world = [part.get("class").split()[0] for part in by_class(tree, "world")[0]]
+    assert "frame" in world
+    assert max(at for at, kind in enumerate(world) if kind == "edge") < world.index("frame")

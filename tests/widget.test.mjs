@@ -88,6 +88,7 @@ test("hostile text is one harmless line", () => {
 
 test("words count what occurs", () => {
   assert.equal(widget.counted(["held", "freed by call 1", "held"]), "2 held, 1 freed by call 1");
+  assert.deepEqual([["held"], ["held", "held"], []].map(widget.counted), ["held", "all 2 held", ""]);
   assert.equal(widget.slotWords("kept", 2), "kept by call 2");
   assert.equal(widget.bare("f32[8] norm 4", "f32[8]"), "norm 4");
 });

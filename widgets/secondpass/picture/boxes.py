@@ -197,7 +197,7 @@ def _chip(keys: list[str], label: list[str], top: int, width: int) -> ElementTre
     chip.set("data-slot", clean(keys[0]))
     if len(keys) > 1:
         chip.set("data-slots", clean("|".join(keys)))
-    words = text("name", 9, 16, f"{name} ")
+    words = text("name", 9, 16, f"{name} " if kind else name)
     words.append(element("tspan", {"class": "type"}, kind))
     chip.append(words)
     chip.append(text("bytes", inner - 9, 16, size))

@@ -140,9 +140,9 @@ def draw(
     view, layout = drawing.view, drawing.layout
     width, height = layout.width + 2 * MARGIN, layout.height + 2 * MARGIN
     world = group("world", transform=f"translate({MARGIN},{MARGIN})")
-    for name in view.open:
-        world.append(frame_of(view.groups[name], layout.frames[name]))
     world.extend(_edges(data, drawing))
+    for name in view.open:  # over the edges, so that none crosses a title
+        world.append(frame_of(view.groups[name], layout.frames[name]))
     for name in view.boxes:
         box = box_of(name, data, view)
         x, y = layout.boxes[name]
@@ -170,7 +170,7 @@ def draw(
     )
     if state is not None:
         stills.paint(world, data, state)
-        root.append(element("style", {}, _still_css()))
+        root.append(element("style", {}, f"{_still_css()} .sign {{ display: none }}"))
         root.append(
             element("rect", {"class": "ground", "width": str(width), "height": str(height)})
         )

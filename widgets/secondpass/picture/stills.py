@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from xml.etree.ElementTree import Element
 
@@ -55,14 +56,15 @@ def _paint_node(box: Element, data: RecordingData, state: State) -> None:
         words = [slot_words(*one) for one in states]
         kinds = {one[0] for one in states}
         _add_class(chip, kinds.pop() if len(kinds) == 1 else "mixed")
-        _fill(chip, "words", words[0] if len(words) == 1 else _counted(words))
+        _fill(chip, "words", _counted(words))
 
 
 def _counted(words: Iterable[str]) -> str:
-    """Return how often each of some words occurs: ``5 held, 2 freed by call 1``."""
-    count: dict[str, int] = {}
-    for word in words:
-        count[word] = count.get(word, 0) + 1
+    """Return how often each of some words occurs: ``5 held, 2 freed by call 1``; ``all 2 held``."""
+    count = Counter(words)
+    if len(count) == 1:
+        ((word, number),) = count.items()
+        return word if number == 1 else f"all {number} {word}"
     return ", ".join(f"{number} {word}" for word, number in count.items())
 
 

@@ -417,11 +417,12 @@ function filled(states) {
 /** The width of a badge of so many letters: as `badge_width` in boxes.py. */
 const badgeWidth = (/** @type {number} */ letters) => Math.round(letters * 6.4) + 16;
 
-/** How often each of some words occurs: "5 held, 2 freed by call 1". */
+/** How often each of some words occurs: "5 held, 2 freed by call 1"; "all 2 held". */
 export function counted(/** @type {string[]} */ words) {
   /** @type {Map<string, number>} */
   const count = new Map();
   for (const word of words) count.set(word, (count.get(word) ?? 0) + 1);
+  if (count.size === 1 && words.length) return words.length === 1 ? words[0] : `all ${words.length} ${words[0]}`;
   return [...count].map(([word, number]) => `${number} ${word}`).join(", ");
 }
 
@@ -714,7 +715,7 @@ class Picture {
     );
     const states = filled(all);
     const words = states.map((/** @type {[string, number|null]} */ one) => slotWords(...one));
-    const shown = words.length === 1 ? words[0] : counted(words);
+    const shown = counted(words);
     if (chip.shown === shown) return;
     chip.shown = shown;
     const kinds = new Set(states.map((/** @type {[string, number|null]} */ one) => one[0]));
@@ -1291,7 +1292,8 @@ function detailsOf(
   let below = null;
   if (node) {
     heading = node.name;
-    fact("state", nodeWords(state, id));
+    fact("state", markWords(state, id));
+    if (node.slots.length > 1) fact("saved tensors", savedWords(state, id));
     fact("made on", lineWords(data, node.line));
     fact("made by", node.born_in === null ? "" : `call ${node.born_in} (create_graph)`);
     fact("gives", clean(node.gives));
@@ -1311,9 +1313,11 @@ function detailsOf(
     fact("value", clean(root.value));
   } else if (box) {
     const members = [...box.members, ...box.leaves];
+    const leaves = members.filter((name) => name in data.leaves).length;
+    const parts = [manyWords(members.length - leaves, "Node", "Nodes"), manyWords(leaves, "leaf", "leaves")];
     heading = box.title;
-    if (box.kind === "frame") fact("group", "open");
-    else fact("inside", `${members.length.toLocaleString("en")} in all`);
+    if (box.kind === "frame") fact("to close", "press its \u2212 sign");
+    else fact("inside", parts.filter(Boolean).join(" and "));
     if (closed) fact("to open", "in Jupyter: this page does not hold what is inside");
     below = make("ul", "");
     for (const name of members.slice(0, LISTED)) {
@@ -1326,13 +1330,26 @@ function detailsOf(
   return [make("div", "subject", clean(heading, 300)), make("dl", "", ...parts), ...(below ? [below] : [])];
 }
 
+const manyWords = (/** @type {number} */ count, /** @type {string} */ one, /** @type {string} */ more) =>
+  count ? `${count.toLocaleString("en")} ${count === 1 ? one : more}` : "";
+
+/** What the present call does with a Node. */
+function markWords(/** @type {State} */ state, /** @type {string} */ id) {
+  if (id in state.unborn) return "not made yet";
+  const call = state.call === null ? "" : `call ${state.call} `;
+  const words = { now: call && `${call}runs now`, done: `${call}ran`, stopped: `${call}stopped here` };
+  return words[/** @type {"now"|"done"|"stopped"} */ (state.marks[id])] ?? "";
+}
+
+/** How the saved tensors of a Node are. */
+function savedWords(/** @type {State} */ state, /** @type {string} */ id) {
+  const slots = Object.entries(state.slots).filter(([key]) => key.startsWith(`${id}.`));
+  return counted(filled(slots.map(([, one]) => one)).map((one) => slotWords(...one)));
+}
+
 function nodeWords(/** @type {State} */ state, /** @type {string} */ id) {
   if (id in state.unborn) return "not made yet";
-  const slots = Object.entries(state.slots).filter(([key]) => key.startsWith(`${id}.`));
-  const words = counted(filled(slots.map(([, one]) => one)).map((one) => slotWords(...one)));
-  const call = state.call === null ? "" : `call ${state.call} `;
-  const mark = { now: call && `${call}runs now`, done: `${call}ran`, stopped: `${call}stopped here` }[state.marks[id] ?? ""];
-  return [mark, words || "saves nothing"].filter(Boolean).join("; ");
+  return [markWords(state, id), savedWords(state, id) || "saves nothing"].filter(Boolean).join("; ");
 }
 
 function gradientWords(/** @type {Recording} */ data, /** @type {State} */ state, /** @type {string} */ id) {
