@@ -15,7 +15,7 @@ from sample import Given, chain, sample
 from secondpass.picture import layout
 from secondpass.picture.data import complete
 from secondpass.picture.openings import openings, packed
-from secondpass.picture.page import save
+from secondpass.picture.page import page, page_of_words, save
 from secondpass.picture.widget import AutogradGraph
 
 
@@ -57,6 +57,27 @@ def test_another_suffix_names_the_valid_ones(tmp_path):
 def test_anything_but_a_view_or_a_recording_is_refused(tmp_path):
     with pytest.raises(TypeError, match="int cannot be saved"):
         save(3, tmp_path / "x.html")
+
+
+WORDS = """secondpass: call 2 stopped in Tanh, made on line 6:  h = cell(x, h < 1)
+  It was reached again through `h<b>`: made in an earlier round.
+  Change, line 8:  h = h.detach()
+    after this line: the values go on.
+  Not retain_graph=True: the graph would grow."""
+
+
+def test_an_explanation_is_typeset_as_facts_code_and_reasons_and_stays_harmless():
+    page_ = page(AutogradGraph(Given()), WORDS, "What stopped x.py")
+    assert page_of_words("What stopped x.py", WORDS).count("<p class=") == 5
+    for part in (
+        "Call 2 stopped in Tanh, made on line 6: <code>h = cell(x, h &lt; 1)</code></p>",
+        '<p class="fact">It was reached again through <code>h&lt;b&gt;</code>: made in an',
+        '<p class="change">Change, line 8: <code>h = h.detach()</code></p>',
+        '<p class="why">after this line: the values go on.</p>',
+        '<p class="fact">Not retain_graph=True: the graph would grow.</p>',
+    ):
+        assert part in page_
+    assert "secondpass: call" not in page_
 
 
 def test_a_recording_is_saved_as_well_as_a_view(tmp_path):

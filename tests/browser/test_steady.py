@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from sample import chain, frame, sample
+from sample import carried, chain, frame, sample
 
 COURSE = Path(__file__).parents[2] / "notebooks"
 RUNNING = "(document.querySelector('.sp-picture g.now') ?? {getBoundingClientRect: () => ({})})"
@@ -169,3 +169,15 @@ def test_the_line_of_a_call_ends_at_its_last_step_and_each_dot_tells_what_it_is(
     assert all(count == 1 or abs(rest) < 2 for count, rest, _ in places)
     told = [title for _, _, title in places]
     assert told[:2] == ["Step 1: the forward pass", "Step 2: call 1 begins"]
+
+
+def test_a_single_moment_in_which_a_call_stopped_is_no_film(open_page):
+    data = carried()
+    data["frames"] = data["frames"][-1:]
+    page = open_page(data)
+    expect(page.get_by_role("button", name="Play")).to_be_hidden()
+    expect(page.locator(".say")).to_have_text("Call 2 stops in Pow.")
+    heads = page.locator(".edge.failed .head.back")
+    assert heads.count() == 3  # the red way points to where the call stopped
+    for head in (*heads.all(), page.locator(".edge.failed .head:not(.back)").first):
+        assert head.is_visible() == ("back" in head.get_attribute("class"))

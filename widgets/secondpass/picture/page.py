@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from secondpass.picture.fitting import clean, visible
+from secondpass.picture.fitting import clean
 from secondpass.picture.openings import openings, packed
+from secondpass.picture.typeset import typeset
 from secondpass.picture.widget import STATIC, STYLE, AutogradGraph
 
 STATE = ("_recording", "_svg", "_tree", "step")
@@ -22,12 +23,25 @@ NONE = "'none'"
 PAGE_STYLE = """
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1400px; padding: 16px; background: #ffffff; color: #5b6470; }
-h1 { margin: 0 0 12px; font: 15px/1.4 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1, pre { color: #1b2129; }
+h1 { margin: 0 0 12px; font: 600 17px/1.4 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1, pre, .explanation { color: #1b2129; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 13px/1.5 ui-monospace, monospace; }
+.explanation { margin: 0 0 16px; font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+.explanation p { max-width: 75ch; margin: 0 0 4px; }
+.explanation .what { font-weight: 600; }
+.explanation code { padding: 1px 5px; border-radius: 4px; background: #eef1f4; }
+.explanation code { font: 0.9em ui-monospace, monospace; }
+.explanation .what code { font-weight: 600; }
+.explanation :is(.change, .change + .why) { margin: 8px 0; padding-left: 10px; }
+.explanation :is(.change, .change + .why) { border-left: 3px solid #0c6b63; }
+.explanation .change + .why { margin-top: -8px; }
+.explanation .why { color: #5b6470; }
 @media (prefers-color-scheme: dark) {
   body { background: #0b0d10; color: #a3acb8; }
-  h1, pre { color: #e6eaef; }
+  h1, pre, .explanation { color: #e6eaef; }
+  .explanation code { background: #1f262e; }
+  .explanation :is(.change, .change + .why) { border-left-color: #5fd0c0; }
+  .explanation .why { color: #a3acb8; }
 }
 """
 
@@ -86,12 +100,12 @@ def save(view: Any, path: str | Path) -> Path:
 def page(view: AutogradGraph, words: str = "", title: str = "") -> str:
     """Return a whole HTML page around the player of a view, with words above it if there are."""
     title = clean(title or view._recording["summary"])
-    return _document(title, f"{_spoken(words)}{player(view)}\n", [player_script()])
+    return _document(title, f"{typeset(words)}{player(view)}\n", [player_script()])
 
 
 def page_of_words(title: str, words: str) -> str:
     """Return a whole HTML page of words alone, where there is no picture."""
-    return _document(title, _spoken(words), [])
+    return _document(title, typeset(words), [])
 
 
 def _document(title: str, body: str, scripts: list[str]) -> str:
@@ -105,10 +119,6 @@ def _document(title: str, body: str, scripts: list[str]) -> str:
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
         f"{body}</main>\n{modules}</body>\n</html>\n"
     )
-
-
-def _spoken(words: str) -> str:
-    return f"<pre>{html.escape(visible(words))}</pre>\n" if words else ""
 
 
 def player(view: AutogradGraph) -> str:

@@ -875,8 +875,15 @@ const SMALLEST = 0.86; // text of 10 pixels, if that shows the whole picture
 const READABLE = 0.9;
 const AROUND = 220; // the heading, the buttons, the time line and the sentence take so much of a window
 
+const BELOW = 125;
+
 /** How high a stage may be: what the window has, within reason; a frame grows with what is in it. */
-const tallest = () => Math.min(900, Math.max(600, window.innerHeight - AROUND));
+function tallest(/** @type {HTMLElement} */ stage) {
+  // In a page of its own, what stands above the player is known.
+  const top = stage.closest("[data-secondpass]") ? stage.getBoundingClientRect().top + window.scrollY : Infinity;
+  if (top < window.innerHeight / 2) return Math.min(900, Math.max(480, window.innerHeight - top - BELOW));
+  return Math.min(900, Math.max(600, window.innerHeight - AROUND));
+}
 
 /** Shows a part of the picture; a wheel without ctrl scrolls the page as ever. */
 class Camera {
@@ -919,7 +926,7 @@ class Camera {
   fit(keep = false) {
     const { width, height } = this.picture;
     const room = this.stage.clientWidth || 560;
-    const most = tallest();
+    const most = tallest(this.stage);
     const whole = Math.min(1, room / width, most / height);
     const scale = whole < SMALLEST ? READABLE : whole;
     const tall = Math.round(Math.min(most, Math.max(LOWEST, height * scale)));
@@ -1447,7 +1454,7 @@ class Memory {
       makeSvg("path", { class: "curve", d: `${path}H120` }),
       this.cursor,
     );
-    this.svg.toggleAttribute("hidden", held.length < 2);
+    this.svg.toggleAttribute("hidden", held.every((size) => size === held[0]));
   }
 
   show(/** @type {State} */ state, /** @type {number} */ step) {
@@ -1669,7 +1676,7 @@ class Player {
     const text = frame ? clean(frame.text) : "Before the first step: press play.";
     this.time.show(step, text);
     this.#speak(frame, text);
-    this.row.hidden = !count;
+    this.row.hidden = !count || (count === 1 && data.frames[0].kind === "stop"); // one moment is no film
     this.counter.textContent = `${step} of ${count}`;
     this.back.disabled = step === 0;
     this.forward.disabled = step === count;
