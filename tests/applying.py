@@ -57,7 +57,7 @@ def _repeated(source, fix):
     """Write what is to be computed anew at the head of the loop or function that is named."""
     tree = ast.parse(source)
     name = re.search(r"in `(?:\w+\.)?(\w+)`", fix.why)
-    at = re.search(r"in the loop on line (\d+)", fix.why)
+    at = re.search(r"in(?:to)? the loop on line (\d+)", fix.why)
     kinds = ast.FunctionDef if name else ast.For | ast.While
     heads = [one for one in ast.walk(tree) if isinstance(one, kinds)]
     if name:

@@ -160,8 +160,8 @@ def test_after_a_step_the_losses_are_not_added():
 
 
 def test_retaining_is_advised_against_where_it_hides_the_fault():
-    assert "retain_graph" in advice.against_retaining("carried")
-    assert advice.against_retaining("same-root") == ""
+    assert "retain_graph" in advice.against_retaining(failed(), "carried")
+    assert advice.against_retaining(failed(), "same-root") == ""
 
 
 def test_code_that_cannot_be_read_gives_no_code():

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from secondpass.explaining import carried, computed_once, rewriting, sharing, snippets, sources
+from secondpass.explaining import (
+    carried,
+    computed_once,
+    nesting,
+    rewriting,
+    sharing,
+    snippets,
+    sources,
+)
 from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import Heard
 from secondpass.explaining.report import Carrier, Fix
@@ -23,24 +31,24 @@ def second_time(
     if family == "computed-once":
         return computed_once.advice(failure, name)
     if family == "same-root":
-        return sharing.same_root(failure, freed_by)
+        return sharing.same_root(failure, name, freed_by)
     if family == "shared":
         return sharing.shared(failure, name, freed_by)
     if family == "nested":
-        return sharing.nested(failure, name, freed_by)
+        return nesting.nested(failure, name, freed_by)
     why = "the graph behind it was run through before, and its saved tensors are gone"
     again = f"run the forward pass again before this call: {why}"
     return (Fix.at("recompute", failure.heard.place, "", again),)
 
 
-def against_retaining(family: str | None, optimizers: tuple[str, ...] = ()) -> str:
+def against_retaining(failure: Failure, family: str | None) -> str:
     """Say why ``retain_graph=True`` is not the answer, where it is not."""
     if family == "carried":
         return (
             "Not retain_graph=True: the graph would grow every round, and a step in between "
             "would raise the in-place error."
         )
-    if family == "computed-once" and optimizers:  # without a step nothing goes out of date
+    if family == "computed-once" and computed_once.steps_between(failure):
         return (
             "Not retain_graph=True: it would use a value that is out of date after a step, or "
             "raise the in-place error."

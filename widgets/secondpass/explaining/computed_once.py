@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import replace
 
-from secondpass.explaining import carrying, rewriting, snippets, sources, uses
+from secondpass.explaining import adding, carrying, rewriting, snippets, sources, uses
 from secondpass.explaining.facts import Failure
 from secondpass.explaining.holders import Held
 from secondpass.explaining.report import Fix
@@ -30,15 +30,52 @@ def advice(failure: Failure, name: str) -> tuple[Fix, ...]:
         return _handed_out(failure, name, made.place)
     if made is not None and held is not None and _is_cached_property(name, made.place):
         return _forgotten(failure, held, made.place)
-    recompute, detach = _recompute(failure, name), _detach(failure, name)
+    again, detach = recompute(failure, name), _detach(failure, name)
+    owned = _owned(failure)
+    if failure.others_learn and owned and failure.optimizers and not steps_between(failure):
+        return _over_one_graph(failure, detach)
     if failure.others_learn:
-        owned = _owned(failure)
         # Where every leaf behind it learns in this pass anyway, the old value is most likely a
         # constant; unless it is only a term of the sum, which would do nothing as a constant.
         constant = _is_constant(failure) if owned else bool(failure.optimizers)
-        return (*detach, *recompute) if constant else (*recompute, *detach)
+        return (*detach, *again) if constant else (*again, *detach)
     # Nothing else needs a gradient: detached, the loss would have no graph at all.
-    return *recompute, *_retained(failure)
+    return *again, *_retained(failure)
+
+
+def steps_between(failure: Failure) -> bool:
+    """Say whether an optimizer makes a step between two passes over what was computed once.
+
+    Or may: where the loop that runs them has a step that it makes only at times.
+    """
+    if failure.stepped:
+        return True
+    if not failure.optimizers:
+        return False  # without a step nothing goes out of date
+    here = failure.heard.place
+    made = [made.chain for made in (*failure.old, failure.made) if made is not None]
+    for file, line in failure.heard.chain:
+        place = places.place_at(file, line, "")
+        lines = snippets.lines_within(place, made)
+        for loop in uses.loops_around(place) if here is not None else ():
+            if any(loop.lineno <= one <= (loop.end_lineno or 0) for one in lines):
+                return False  # it is computed in each of its rounds
+            if any(map(snippets.is_step, uses.own_statements(loop))):
+                return True
+    return False
+
+
+def _over_one_graph(failure: Failure, detach: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """Return what to do where several passes run over one graph before any step."""
+    freed_at = None if failure.freed_by is None else failure.freed_by.place
+    loop = adding.outermost_loop(failure)
+    added = () if loop is not None and adding.uses_gradients(loop) else adding.added_up(failure)
+    why = "every pass but the last needs it: no step() comes between them"
+    retain = (Fix.at("retain", freed_at, rewriting.retained(freed_at), why),) if freed_at else ()
+    constant = detach if _is_constant(failure) else ()
+    if added and added[0].code:
+        return (*added, *retain, *constant)
+    return (*retain, *added, *constant)
 
 
 def _is_constant(failure: Failure) -> bool:
@@ -92,7 +129,7 @@ def _retained(failure: Failure) -> tuple[Fix, ...]:
     freed_at = None if failure.freed_by is None else failure.freed_by.place
     if freed_at is None or failure.optimizers:
         return ()
-    why = "where all passes are wanted on one graph, as for the rows of a Jacobian"
+    why = "where several passes over one graph are really wanted"
     return (Fix.at("retain", freed_at, rewriting.retained(freed_at), why),)
 
 
@@ -103,10 +140,14 @@ def _decorators(place: Place) -> list[ast.expr]:
 # ---- compute it anew
 
 
-def _recompute(failure: Failure, name: str) -> tuple[Fix, ...]:
-    """Return the statements that must run in every pass: all that made the old part."""
+def recompute(failure: Failure, name: str, because: str = "") -> tuple[Fix, ...]:
+    """Return the statements that must run in every pass: all that made the old part.
+
+    ``because`` stands in for the leaves that must learn through it.
+    """
     names = _only_behind(failure) or _owned(failure)
     why = f"{_listed(names)} must learn through it" if names else "its graph is gone after one"
+    why = because or why
     start = _stored_at(failure, name)
     if start is None:
         return (Fix.at("recompute", None, "", f"compute it anew in every pass: {why}"),)
@@ -135,7 +176,9 @@ def _recompute(failure: Failure, name: str) -> tuple[Fix, ...]:
         why = f"compute lines {first.line} to {last} anew in every pass{to}: {why}"
     else:
         what = "all of this" if several else "it"
-        why = f"compute {what} anew in every pass{to}: {why}"
+        is_loop = to.startswith(", in the loop")  # then the line only stands elsewhere
+        move = f"move {what} into{to.removeprefix(', in')}, to be computed anew in every pass"
+        why = f"{move if is_loop else f'compute {what} anew in every pass{to}'}: {why}"
     return (Fix.at("recompute", first, code, why),)
 
 

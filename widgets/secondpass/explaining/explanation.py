@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from secondpass.explaining import advice, carrying, report, snippets
+from secondpass.explaining import advice, carrying, report, rewriting, snippets
 from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import Heard
+from secondpass.explaining.holders import Held
 from secondpass.explaining.report import CalledAt, Carrier, Explanation, StoppedIn
 from secondpass.reading.places import Place
 
@@ -40,7 +42,9 @@ def family_of(failure: Failure) -> str | None:
 
 
 def _family(failure: Failure, freed_by: Heard) -> str:
-    if freed_by.is_inside(failure.heard) or _shares_outer(freed_by, failure):
+    if freed_by.is_inside(failure.heard):
+        return NESTED
+    if _shares_outer(freed_by, failure) and not _is_same_result(failure):
         return NESTED
     if failure.made_again:
         return CARRIED
@@ -56,14 +60,16 @@ def carriers_of(failure: Failure) -> tuple[Carrier, ...]:
     tensor by name, what the making line assigned to, and the function around it, are named.
     """
     found: list[Carrier] = []
-    freed_by = failure.freed_by
-    if freed_by is not None and family_of(failure) == NESTED:
+    freed_by, family = failure.freed_by, family_of(failure)
+    if freed_by is not None and family == NESTED:
+        found += _carriers(failure.meeting)
         inner = snippets.receiver(freed_by.place) if not _same_line(freed_by, failure.heard) else ""
         if inner and freed_by.place is not None:
             found.append(Carrier(inner, freed_by.place.function))
-    family = family_of(failure)
     first, *_ = boundaries = carrying.boundaries_of(failure)
     names = carrying.ranked(failure, first)
+    if family == SHARED and (not names or _is_loss(failure, names[0].name)):
+        names = [*(failure.neck or failure.meeting), *names]
     if family in (CARRIED, COMPUTED_ONCE):
         names = [*carrying.chosen(failure, carried=family == CARRIED), *names]
     for held in names:
@@ -108,7 +114,7 @@ def _second_time(failure: Failure) -> Explanation:
     elif freed_by is None and not certain:
         notes.append("Which call freed them is not known: it ran before listening began.")
     fix = advice.second_time(failure, family, carriers, freed_by)
-    warning = advice.against_retaining(family, failure.optimizers)
+    warning = advice.against_retaining(failure, family)
     return Explanation(
         error=report.BACKWARD_TWICE,
         message=failure.message,
@@ -179,12 +185,15 @@ def _reached(
     name = f"`{snippets.variable(carriers[0].name)}`" if carriers else "a tensor without a name"
     if family in (CARRIED, COMPUTED_ONCE):
         held = carrying.chosen(failure, carried=family == CARRIED)
-        names = [name, *(f"`{snippets.variable(one.name)}`" for one in held)]
-        name = _listed(list(dict.fromkeys(names)))
+        name = _listed_with(name, held)
+    elif family in (SHARED, NESTED) and carriers[:1] == _carriers(failure.meeting[:1]):
+        name = _listed_with(name, failure.meeting)
     if family == CARRIED:
         return f"It was reached again through {name}: made in an earlier round, used in this one."
     if family == COMPUTED_ONCE:
         return f"It was reached again through {name}: computed once, used by every pass."
+    if family == SHARED and freed_by is not None and failure.heard.is_inside(freed_by):
+        return f"This call ran inside the one that freed it; both go through {name}."
     if family == SHARED:
         return f"It was reached again through {name}: both calls share what is behind it."
     if family == SAME_ROOT:
@@ -196,11 +205,25 @@ def _reached(
     return f"It was reached again through {name}." if carriers else ""
 
 
+def _listed_with(name: str, held: Iterable[Held]) -> str:
+    names = [name, *(f"`{snippets.variable(one.name)}`" for one in held)]
+    return _listed(list(dict.fromkeys(names)))
+
+
+def _carriers(held: Iterable[Held]) -> tuple[Carrier, ...]:
+    return tuple(Carrier(one.name, one.where) for one in held)
+
+
 def _listed(names: list[str]) -> str:
     """Return names as a sentence has them: ``h``, ``c`` and 2 more."""
     if len(names) > _MOST_CARRIERS:
         names = [*names[: _MOST_CARRIERS - 1], f"{len(names) - _MOST_CARRIERS + 1} more"]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _is_loss(failure: Failure, name: str) -> bool:
+    """Say whether a name is the failed call's own: it is not what both calls share."""
+    return snippets.variable(name) in rewriting.variables_in(snippets.receiver(failure.heard.place))
 
 
 def _shares_outer(freed_by: Heard, failure: Failure) -> bool:
@@ -209,6 +232,10 @@ def _shares_outer(freed_by: Heard, failure: Failure) -> bool:
     if outer is None or outer is not failure.heard.parent:
         return False
     return failure.made is None or failure.made.number < outer.began
+
+
+def _is_same_result(failure: Failure) -> bool:
+    return failure.same_root and not failure.any_younger
 
 
 def _same_line(one: Heard, other: Heard) -> bool:

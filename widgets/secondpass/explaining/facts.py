@@ -92,6 +92,14 @@ class Failure:
         The lines that made the old part of the graph, the first to run first.
     only_added : bool
         Whether what was carried over is no more than a term of the sum that the loss is.
+    meeting : tuple of Held
+        Names that, cut off together, part the pass from what the call that freed had run.
+    neck : tuple of Held
+        The name of the one tensor through which it goes into all of that.
+    first_learns : bool
+        Whether the call that freed reached a leaf that does not lie behind what both share.
+    zeroed : bool
+        Whether what the call that freed had added to the leaves' ``.grad`` is gone.
     shared : tuple of (Held, tuple of str)
         Variables that hold a part of the old graph, and the optimizers of the leaves behind each.
     detaching : tuple of (str, str)
@@ -139,6 +147,10 @@ class Failure:
     boundaries: tuple[Boundary, ...] = ()
     old: tuple[Made, ...] = ()
     only_added: bool = False
+    meeting: tuple[Held, ...] = ()
+    neck: tuple[Held, ...] = ()
+    first_learns: bool = False
+    zeroed: bool = False
     shared: tuple[tuple[Held, tuple[str, ...]], ...] = ()
     detaching: tuple[tuple[str, str], ...] = ()
     late: tuple[str, ...] = ()

@@ -16,11 +16,13 @@ import torch
 from secondpass.explaining import changed, report
 from secondpass.explaining.facts import Failure, error_of
 from secondpass.explaining.history import FREED_BY, Heard, History
+from secondpass.explaining.meeting import Meeting
 from secondpass.explaining.old_part import OldPart, hides
 from secondpass.explaining.passes import Pass, tag_number
 from secondpass.hearing import calls, lines
 from secondpass.reading import saved
 from secondpass.reading.places import Place, is_own, place_in
+from secondpass.reading.walk import name_of
 
 _AUTOGRAD = os.path.dirname(torch.autograd.__file__) + os.sep
 _CALLS = ("backward", "grad", "_engine_run_backward")
@@ -77,6 +79,7 @@ def _second_time(failed: Pass, error: BaseException) -> Failure:
     since = freed_by or (maybe[0] if maybe else None)
     old = OldPart(failed, node, freed_by, since)
     boundaries = old.boundaries()
+    meeting = Meeting(failed, node, freed_by)
     names = [*old.carriers, *(held for one in boundaries for held in one.names)]
     return Failure(
         report.BACKWARD_TWICE,
@@ -84,10 +87,10 @@ def _second_time(failed: Pass, error: BaseException) -> Failure:
         failed.heard,
         freed_by=freed_by,
         maybe_freed_by=maybe,
-        node=node.name(),
+        node=name_of(node),
         slots=tuple(slot.name for slot in saved.read_slots(node) if slot.state == saved.FREED),
         made=lines.made_by(node),
-        path=tuple(one.name() for one in old.path),
+        path=tuple(name_of(one) for one in old.path),
         any_younger=bool(old.younger),
         same_root=since is not None and since.call in failed.began_before,
         made_again=old.made_again(node),
@@ -95,6 +98,10 @@ def _second_time(failed: Pass, error: BaseException) -> Failure:
         boundaries=boundaries,
         old=old.lines(),
         only_added=old.only_added(),
+        meeting=meeting.names,
+        neck=meeting.neck,
+        first_learns=meeting.others_learn,
+        zeroed=meeting.zeroed,
         shared=old.shared(),
         detaching=old.detaching(names),
         late=old.late(),

@@ -60,6 +60,8 @@ class Heard:
         Whether its Nodes were marked as freed by it.
     inputs : bool
         Whether it was to run only what leads to some inputs.
+    leaves : int
+        How many leaves lie behind its roots; 0 where they were not looked at.
     """
 
     number: int
@@ -78,6 +80,7 @@ class Heard:
     tracked: bool = False
     inputs: bool = False
     failed: bool = False
+    leaves: int = 0
 
     @property
     def chain(self) -> tuple[tuple[str, int], ...]:
@@ -164,12 +167,13 @@ def mark_run(
         return None
     roots = list(roots)
     starts = nodes_behind(roots)
-    found = None if walked else _few(starts, heard.call)
-    if found is None:
+    few = None if walked else _few(starts, heard.call)
+    if few is None:
         walked = walked or walk.walk(starts)
-        found = walked.nodes
+        found, heard.leaves = walked.nodes, len(walked.leaves)
         heard.tracked = not walked.left_out
     else:
+        found, heard.leaves = few
         heard.tracked = True
     if targets is not None:
         found = leading_to(found, targets, heard.kind == "grad")
@@ -214,14 +218,19 @@ def was_root(roots: Iterable[Any]) -> set[int]:
     return {call for call in found if call is not None}
 
 
-def _few(starts: list[Any], call: int) -> list[Any] | None:
-    """Return the Nodes of a small new graph; None for any other, which wants a careful walk."""
+def _few(starts: list[Any], call: int) -> tuple[list[Any], int] | None:
+    """Return the Nodes of a small new graph, and how many leaves it has.
+
+    None for any other, which wants a careful walk.
+    """
     found: dict[Any, None] = dict.fromkeys(starts)
+    leaves = set()
     todo = list(found)
     while todo:
         node = todo.pop()
         if type(node) is _ACCUMULATE:
             del found[node]
+            leaves.add(id(node.variable))
             continue
         if node.metadata.get(RAN_IN, call) != call or len(found) > FEW_NODES:
             return None
@@ -229,7 +238,7 @@ def _few(starts: list[Any], call: int) -> list[Any] | None:
             if following is not None and following not in found:
                 found[following] = None
                 todo.append(following)
-    return list(found)
+    return list(found), len(leaves)
 
 
 class Targets:

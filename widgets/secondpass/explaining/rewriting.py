@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from typing import cast
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import torch
 
 from secondpass.explaining import sources
-from secondpass.explaining.snippets import receiver
+from secondpass.explaining.snippets import called, receiver
 from secondpass.reading.places import Place
 
 
@@ -29,8 +30,7 @@ def with_keyword(place: Place | None, keyword: str) -> str:
         tree = ast.Module([] if statement is None else [statement], [])
         tree = ast.parse(ast.unparse(tree))
     for node in ast.walk(tree):
-        name = getattr(getattr(node, "func", None), "attr", None)
-        if isinstance(node, ast.Call) and name in ("backward", "grad"):
+        if isinstance(node, ast.Call) and called(node) in ("backward", "grad"):
             _set_keyword(node, keyword)
             text = "; ".join(ast.unparse(one) for one in tree.body)
             return re.sub(r"^\((\w+),\) =", r"\1, =", text)
@@ -48,7 +48,7 @@ _GIVEN = {
 def _set_keyword(call: ast.Call, keyword: str) -> None:
     """Have a call given ``keyword=True``, by position where it is given so."""
     function = sources.text_of(call.func)
-    kind = "loss.backward" if function.endswith(".backward") else "grad"
+    kind = "loss.backward" if function.endswith("backward") else "grad"
     kind = "autograd.backward" if function.endswith("autograd.backward") else kind
     by_position = _GIVEN[kind][: len(call.args)]
     # create_graph keeps the graph too, unless it is told not to.
@@ -153,6 +153,52 @@ class _Tensors(ast.NodeTransformer):
         return node.args[0] if name in ("float", "array", "asarray") and node.args else node
 
 
+Change = Callable[[Any], ast.expr | None]
+"""Gives what is to stand in the place of an expression, None where that is not known."""
+
+
+def renamed_call(statement: ast.stmt | None, call: ast.Call, name: str) -> str:
+    """Return a statement in which another method of the same thing is called."""
+
+    def change(node: Any) -> ast.expr:
+        method = ast.Attribute(node.func.value, name, ast.Load())
+        return ast.Call(method, node.args, node.keywords)
+
+    return replaced(statement, [(call, change)])
+
+
+def replaced(statement: ast.stmt | None, changes: Iterable[tuple[ast.expr, Change]]) -> str:
+    """Return a simple statement on one line with expressions in it changed, one after the other."""
+    if statement is None or hasattr(statement, "body"):
+        return ""
+    new = copy.deepcopy(statement)
+    for old, change in changes:
+        swap = _Changed(old, change)
+        new = swap.visit(new)
+        if not swap.is_done:
+            return ""
+    return sources.text_of(new)
+
+
+class _Changed(ast.NodeTransformer):
+    """Changes the expression at a position."""
+
+    def __init__(self, old: ast.expr, change: Change) -> None:
+        self._at, self._change, self.is_done = _position(old), change, False
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.Call) and _position(node) == self._at:
+            new = self._change(node)
+            self.is_done = new is not None
+            return node if new is None else new
+        return self.generic_visit(node)
+
+
+def _position(node: ast.expr) -> tuple[int | None, ...]:
+    names = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+    return tuple(getattr(node, name, None) for name in names)  # what is new has none
+
+
 def with_detached(call: Place, name: str) -> tuple[int, str, bool] | None:
     """Return the line that gets a variable into a call's loss, with the variable detached in it.
 
@@ -173,8 +219,40 @@ def with_detached(call: Place, name: str) -> tuple[int, str, bool] | None:
             text = sources.text_of(one.targets[0])
             if text not in assigned or assigned[text].lineno < one.lineno:
                 assigned[text] = one
-    loss = assigned.get(receiver(call))
-    return None if loss is None else _detached_in(loss, name, assigned, function, 0)
+    for loss in variables_in(receiver(call)):  # ``scaler.scale(loss).backward()`` has it inside
+        if loss in assigned:
+            found = _detached_in(assigned[loss], name, assigned, function, 0)
+            if found is not None:
+                return found
+    return None
+
+
+def all_detached(call: Place, names: list[str]) -> tuple[int, str, bool] | None:
+    """Return the same for several variables: those that the line has are all detached in it."""
+    found = None
+    for name in names:
+        found = with_detached(call, name)
+        if found is not None:
+            break
+    if found is None:
+        return None
+    line, code, inlined = found
+    target, _, _ = code.partition(" = ")
+    for name in names:
+        value = ast.parse(code.removeprefix(f"{target} = "), mode="eval").body
+        changed = _with(value, name, f"{name}.detach()")
+        code = f"{target} = {changed}" if changed else code
+    return line, code, inlined
+
+
+def variables_in(expression: str) -> list[str]:
+    """Return an expression and the variables in it, as they are written."""
+    try:
+        tree = ast.parse(expression, mode="eval")
+    except SyntaxError:
+        return []
+    inner = [one for one in ast.walk(tree) if isinstance(one, ast.Name | ast.Attribute)]
+    return [expression, *(sources.text_of(one) for one in inner)]
 
 
 def _detached_in(

@@ -1,4 +1,4 @@
-"""What to change where two calls run through one part: of one round, of one result, or nested."""
+"""What to change where two calls run through one part: of one round, or of one result."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ import ast
 import re
 from dataclasses import replace
 
-from secondpass.explaining import rewriting, snippets, sources, uses
+from secondpass.explaining import (
+    adding,
+    computed_once,
+    derivatives,
+    nesting,
+    rewriting,
+    snippets,
+    sources,
+)
 from secondpass.explaining.facts import Failure
 from secondpass.explaining.history import Heard
 from secondpass.explaining.report import Fix
 from secondpass.reading import places
 from secondpass.reading.places import Place
 
-_GROWING = {"append", "extend", "backward", "grad"}  # what it is given goes on, or is run through
 _NO_ROLE = {
     "loss",
     "err",
@@ -28,31 +35,61 @@ _NO_ROLE = {
 }
 
 
-def same_root(failure: Failure, freed_by: Heard | None) -> tuple[Fix, ...]:
+def same_root(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ...]:
     """Return what to change where backward ran twice over one result."""
-    if freed_by is not None and freed_by.kind == "grad" and not freed_by.create:
-        differentiable = _differentiable(failure, freed_by)
-        if differentiable is not None:
-            return differentiable, _kept(freed_by)
-    has = "returned" if freed_by is not None and freed_by.kind == "grad" else "added"
-    why = f"one backward pass is enough: the first call has already {has} these gradients"
-    drop = Fix.at("drop", failure.heard.place, "", why)
-    if freed_by is not None and freed_by.kind == failure.heard.kind == "grad":
-        why = "ask for all gradients in one call: torch.autograd.grad(result, [all, inputs])"
-        drop = Fix.at("one-call", failure.heard.place, "", why)
+    here = failure.heard
     if freed_by is None or freed_by.place is None:
-        return (drop,)
+        return (Fix.at("drop", here.place, "", "one backward pass is enough"),)
+    is_grad = freed_by.kind == "grad"
+    if is_grad and not freed_by.create:
+        differentiable = derivatives.differentiable(failure, freed_by)
+        if differentiable is not None:
+            return differentiable, *derivatives.kept(failure, freed_by)
+    if {one.owner for one in failure.behind if one.owner} & set(failure.stepped):
+        return _in_the_loop(failure, name, freed_by) or (_again(failure, freed_by.place),)
     why = "where both passes are wanted, every call but the last keeps the graph"
     retain = Fix.at("retain", freed_by.place, rewriting.retained(freed_by.place), why)
-    return (retain, drop) if freed_by.kind == "grad" else (drop, retain)
+    if _is_given(freed_by) or _is_given(here):  # each call asks for something else
+        return (retain, *derivatives.kept_too(failure, freed_by))
+    if is_grad and here.kind == "grad":
+        why = "ask for all gradients in one call: torch.autograd.grad(result, [all, inputs])"
+        one_call = Fix.at("one-call", here.place, "", why)
+        return (retain, *derivatives.kept_too(failure, freed_by), one_call)
+    in_the_loop = _in_the_loop(failure, name, freed_by)
+    if in_the_loop:
+        return (*in_the_loop, retain)
+    if failure.zeroed:
+        why = (
+            "if the gradients of the first call will do, leave this call out, and the setting to "
+            "zero before it"
+        )
+        return retain, Fix.at("drop", here.place, "", why)
+    has = "returned" if is_grad else "added"
+    why = f"one backward pass is enough: the first call has already {has} these gradients"
+    drop = Fix.at("drop", here.place, "", why)
+    return (retain, drop) if is_grad else (drop, retain)
+
+
+def _in_the_loop(failure: Failure, name: str, freed_by: Heard) -> tuple[Fix, ...]:
+    """Return the running of the forward pass in the loop that runs its backward pass."""
+    if freed_by.place != failure.heard.place or adding.outermost_loop(failure) is None:
+        return ()
+    return computed_once.recompute(failure, name, "this line ran again over one result")
+
+
+def _is_given(heard: Heard) -> bool:
+    """Say whether a call was told what to go on from, or where to end."""
+    return (heard.inputs and heard.kind == "backward") or snippets.gives_gradient(heard.place)
 
 
 def shared(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ...]:
     """Return what to change where two calls of one round share a part."""
+    if freed_by is not None and failure.heard.is_inside(freed_by):
+        return nesting.begun_inside(failure, freed_by)
     if freed_by is not None and freed_by.kind == "grad":
-        differentiable = _differentiable(failure, freed_by)
-        kept = _kept(freed_by)
-        return (kept,) if differentiable is None else (differentiable, kept)
+        differentiable = derivatives.differentiable(failure, freed_by)
+        kept = derivatives.kept(failure, freed_by)
+        return kept if differentiable is None else (differentiable, *kept)
     base = snippets.variable(name)
     place = None if freed_by is None else freed_by.place
     first, second = snippets.receiver(place), snippets.receiver(failure.heard.place)
@@ -60,162 +97,55 @@ def shared(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ..
     if len(on_line) == 2:  # ``a.backward(); b.backward()``
         first, second = on_line
     roles = _roles(failure, first, second)
-    detach = _detach(failure, base, place, roles)
-    again = _again(failure, place)
-    if failure.stepped:
-        return detach if len(detach) > 1 else (*detach, again)
-    if first and first == second and place == failure.heard.place:
-        return (_added_up(failure.heard), *detach)
-    if not (first and second) or first == second:
-        return (again, *detach)
-    if roles:
+    if failure.stepped or roles:
+        detach = _detach(failure, base, place, roles)
+        if failure.stepped:
+            return detach if len(detach) > 1 else (*detach, _again(failure, place))
         why = (
             "only where each loss is to train what belongs to the other too, and no step comes "
             "between the two calls"
         )
         retain = Fix.at("retain", place, rewriting.retained(place), why)
         return (*detach, retain)
-    return (_both_added(failure.heard.place, place, first, second), *detach)
+    apart = _apart(failure, place)
+    if first and first == second and place == failure.heard.place:
+        return (*adding.added_up(failure), *apart)
+    if not (first and second) or first == second:
+        return (_again(failure, place), *apart)
+    return (adding.both_added(failure.heard.place, place, first, second), *apart)
 
 
-def _both_added(here: Place | None, freed_at: Place | None, first: str, second: str) -> Fix:
-    """Return one call over both losses, where the failing line knows the first one's name."""
-    if here is not None and freed_at is not None and not _is_known(first, freed_at, here):
-        why = f"add `{first}` and the loss of line {here.line} and run backward once, over the sum"
-        return Fix.at("add", freed_at, "", why)
-    why = "add the losses and run backward once, in place of both calls"
-    return Fix.at("add", here, f"({first} + {second}).backward()", why)
+def _apart(failure: Failure, freed_at: Place | None) -> tuple[Fix, ...]:
+    """Return what to do where two passes without a step in between are to stay two.
 
-
-def _is_known(name: str, there: Place, here: Place) -> bool:
-    """Say whether what a line calls by a name has that name on another line too."""
-    function = sources.function_at(there)
-    if there.file == here.file and function in (
-        sources.function_at(here),
-        sources.tree_of(there.file),
-    ):
-        return True
-    classes = {sources.function_name(one).rpartition(".")[0] for one in (there, here)}
-    return name.startswith("self.") and there.file == here.file and len(classes) == 1
-
-
-def _added_up(heard: Heard) -> Fix:
-    """Return one call over several losses in place of one call for each on the same line."""
-    place = heard.place
-    way = [places.place_at(file, line, "") for file, line in heard.chain]
-    why = "add up the losses of the loop and run backward once, after it"
-    if not any(map(uses.loops_around, way)):
-        why = "this line ran for several losses: add them and run backward once, over the sum"
-    loop = next(iter(uses.loops_around(place)), None) if place is not None else None
-    if isinstance(loop, ast.For) and len(loop.body) == 1:
-        losses, target = sources.text_of(loop.iter), loop.target
-        if isinstance(target, ast.Tuple) and losses.endswith(".items()"):
-            losses, target = losses.replace(".items()", ".values()"), target.elts[1]
-        if isinstance(target, ast.Name) and target.id == snippets.receiver(place):
-            why = "add the losses and run backward once, in place of this loop"
-            return Fix.at("add", place, f"sum({losses}).backward()", why, loop.lineno)
-    return Fix.at("add", place, "", why)
-
-
-def nested(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ...]:
-    """Return what to change where a pass inside a pass freed it."""
-    place = None if freed_by is None else freed_by.place
-    is_inner = freed_by is not None and freed_by.is_inside(failure.heard)
-    why = (
-        "move this call out of the hook or Function, or add its loss to the main one: it frees "
-        "what the outer pass still needs"
-    )
-    move = Fix.at("move", place, "", why)
-    made = failure.made
-    why = (
-        f"pass `{snippets.variable(name)}` to the checkpoint or Function as an argument instead "
-        "of closing over it (or use_reentrant=False)"
-    )
-    argument = Fix.at("argument", None if made is None else made.place, "", why)
-    if is_inner or not name:
-        return (move, argument) if name else (move,)
-    return (argument, move)
-
-
-# ---- gradients of gradients
-
-
-def _kept(freed_by: Heard) -> Fix:
-    code = rewriting.retained(freed_by.place)
-    return Fix.at(
-        "retain",
-        freed_by.place,
-        code,
-        "the later call needs this graph too, and takes these gradients as constants",
-    )
-
-
-def _differentiable(failure: Failure, freed_by: Heard) -> Fix | None:
-    """Return ``create_graph=True`` where the later pass is to go through the gradients too."""
-    way = [places.place_at(file, line, "") for file, line in freed_by.chain]
-    if freed_by.place is None or not _flows_on(failure, way or [freed_by.place]):
-        return None
-    code = rewriting.with_keyword(freed_by.place, "create_graph")
-    why = (
-        "the later call goes through these gradients too: it needs their own graph, and this "
-        "keeps the rest of it"
-    )
-    return Fix.at("create_graph", freed_by.place, code, why)
-
-
-def _flows_on(failure: Failure, way: list[Place]) -> bool:
-    """Say whether what a line computes may go into a later call.
-
-    Followed through the assignments of its function; what is returned, through the caller's line.
+    To cut off what both share is only proposed where the first loss has more to train, and no
+    other way into it.
     """
-    place, *callers = way
-    function, statement = sources.function_at(place), sources.statement_at(place)
-    if function is None or statement is None:
-        return True
-    if isinstance(statement, ast.Return):
-        return not callers or _flows_on(failure, callers)
-    tainted = {sources.text_of(one) for one in sources.targets_of(statement)}
-    if not tainted:
-        calls = (one for one in ast.walk(statement) if isinstance(one, ast.Call))
-        return any(getattr(one.func, "attr", "") in _GROWING for one in calls)
-    ends = {snippets.receiver(failure.heard.place)}
-    for one in uses.own_statements(function):
-        if one.lineno <= statement.lineno:
-            continue
-        value = getattr(one, "value", None)
-        if value is None or not any(_mentions(_outputs_only(value), name) for name in tainted):
-            continue
-        if _cuts(value):
-            continue
-        if isinstance(one, ast.Return):
-            return not callers or _flows_on(failure, callers)
-        calls = (inner for inner in ast.walk(value) if isinstance(inner, ast.Call))
-        if any(getattr(inner.func, "attr", "") in _GROWING for inner in calls):
-            return True
-        tainted |= {sources.text_of(target) for target in sources.targets_of(one)}
-    return bool(tainted & ends)
+    if freed_at is None:
+        return ()
+    names = [one.name for one in failure.meeting]
+    found = rewriting.all_detached(freed_at, names) if failure.first_learns else None
+    others = {snippets.variable(held.name) for held, _ in failure.shared} - set(names)
+    if found is not None and not others & _read_whole(found[1]):
+        shown = " and ".join(f"`{one}`" for one in names if f"{one}.detach()" in found[1])
+        why = f"if this loss must not train what is behind {shown}"
+        return (Fix.at("detach", freed_at, found[1], why, found[0]),)
+    why = "where both passes are wanted: every call but the last keeps the graph"
+    return (Fix.at("retain", freed_at, rewriting.retained(freed_at), why),)
 
 
-def _mentions(value: ast.AST, name: str) -> bool:
-    return any(
-        isinstance(one, ast.Name | ast.Attribute) and sources.text_of(one) == name
-        for one in ast.walk(value)
+def _read_whole(code: str) -> set[str]:
+    """Return what the right side of an assignment reads."""
+    value = getattr(ast.parse(code).body[0], "value", None)
+    return (
+        set()
+        if value is None
+        else {
+            sources.text_of(one)
+            for one in ast.walk(value)
+            if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Load)
+        }
     )
-
-
-def _outputs_only(value: ast.AST) -> ast.AST:
-    """Return what an expression is computed from; of autograd.grad, what is differentiated."""
-    for one in ast.walk(value):
-        if isinstance(one, ast.Call) and getattr(one.func, "attr", "") == "grad":
-            given = [word.value for word in one.keywords if word.arg == "outputs"]
-            return next(iter([*one.args, *given]), value)
-    return value
-
-
-def _cuts(value: ast.AST) -> bool:
-    """Say whether an expression gives a value without a graph: a sign, a detached tensor."""
-    outer = getattr(getattr(value, "func", None), "attr", "")
-    return outer in ("detach", "item", "sign", "numpy", "tolist", "argmax")
 
 
 # ---- which loss must not train the shared part

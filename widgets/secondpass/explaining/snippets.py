@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import copy
 import re
+from collections.abc import Iterable
 
 from secondpass.explaining import sources
-from secondpass.reading.places import Place
+from secondpass.reading.places import Place, place_at
 
 
 def last_name(name: str) -> str:
@@ -77,6 +78,44 @@ def receivers(place: Place | None) -> list[str]:
     found.sort(key=lambda one: ((one[0].end_lineno or 0) - one[0].lineno, one[0].col_offset))
     texts = [sources.text_of(loss) for _, loss in found]
     return ["" if text.endswith("autograd") else text for text in texts]
+
+
+def called(call: ast.AST) -> str:
+    """Return the last name of the function that an expression calls; ``""`` where it calls none.
+
+    Examples
+    --------
+    >>> called(ast.parse("torch.autograd.grad(y, x)", mode="eval").body)
+    'grad'
+    """
+    function = call.func if isinstance(call, ast.Call) else None
+    return str(getattr(function, "attr", None) or getattr(function, "id", ""))
+
+
+def lines_within(place: Place, chains: Iterable[tuple[tuple[str, int], ...]]) -> set[int]:
+    """Return the lines of the function around a place that are on some chains of lines."""
+    function = sources.function_at(place)
+    return {
+        line
+        for chain in chains
+        for file, line in chain
+        if file == place.file and sources.function_at(place_at(file, line, "")) is function
+    }
+
+
+def gives_gradient(place: Place | None) -> bool:
+    """Say whether a call on a line is given the gradient to go on from: ``y.backward(v)``."""
+    statement = None if place is None else sources.statement_at(place)
+    for one in ast.walk(statement) if statement is not None else ():
+        if isinstance(one, ast.Call) and called(one) in ("backward", "grad"):
+            before = 2 if called(one) == "grad" else 1 if "autograd" in sources.text_of(one) else 0
+            names = ("gradient", "grad_outputs", "grad_tensors", "inputs")
+            given = {
+                word.arg for word in one.keywords if called(one) != "grad" or word.arg != "inputs"
+            }
+            if len(one.args) > before or given & set(names):
+                return True
+    return False
 
 
 def is_step(statement: ast.stmt | None) -> bool:

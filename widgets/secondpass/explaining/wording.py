@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 from secondpass.explaining import report, sources
@@ -11,6 +12,8 @@ from secondpass.reading.places import Place
 
 LONGEST = 12
 _WIDEST = 400
+_CARRIERS = 4
+_MOST_FIXES = 3
 
 
 def words(explanation: Explanation) -> str:
@@ -114,10 +117,17 @@ def _no_graph(explanation: Explanation) -> list[str]:
 
 def _copied(explanation: Explanation) -> list[str]:
     at = explanation.failed_at
-    name = f"`{explanation.carriers[0].name}`" if explanation.carriers else "A tensor inside it"
+    names = [f"`{one.name}`" for one in explanation.carriers]
+    more = len(names) - _CARRIERS
+    shown = f"{', '.join(names[:_CARRIERS])} and {more} more" if more > 0 else " and ".join(names)
+    if len(names) > 1:
+        said = f"{shown} are results of computations, not leaves: their graphs cannot be copied."
+    else:
+        said = f"{shown or 'A tensor inside it'} is the result of a computation, not a leaf: its "
+        said += "graph cannot be copied."
     return [
         f"secondpass: deepcopy stopped on {_at(at.place if at else None, explanation)}",
-        f"  {name} is the result of a computation, not a leaf: its graph cannot be copied.",
+        f"  {said}",
     ]
 
 
@@ -133,7 +143,8 @@ def _notices(explanation: Explanation) -> list[str]:
 
 def _changes(explanation: Explanation) -> list[str]:
     lines = []
-    for number, fix in enumerate(explanation.fix[:3]):
+    together = 1 + len([*itertools.takewhile(lambda fix: fix.also, explanation.fix[1:])])
+    for number, fix in enumerate(explanation.fix[: max(_MOST_FIXES, together + 1)]):
         word = "Change" if number == 0 else "And" if fix.also else "Or"
         where = "" if fix.place is None else _where(fix.place, explanation)
         where = f"{fix.where} {where}" if where and fix.where else where
