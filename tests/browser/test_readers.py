@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from browser.test_player import open_page  # noqa: F401
-
 INSIDE_EACH_OTHER = """() => {
   const tall = document.documentElement.scrollWidth > document.documentElement.clientWidth;
   const controls = [...document.querySelectorAll(".row button, .row select, .lanes, .say")];
@@ -21,7 +19,7 @@ INSIDE_EACH_OTHER = """() => {
 FINE = {"tall": False, "out": 0, "over": 0, "count": 6}
 
 
-def test_in_a_page_from_right_to_left_time_and_code_run_from_left_to_right(open_page):  # noqa: F811
+def test_in_a_page_from_right_to_left_time_and_code_run_from_left_to_right(open_page):
     page = open_page(step=0)
     page.evaluate("document.documentElement.dir = 'rtl'")
     page.locator(".lanes").focus()
@@ -38,7 +36,7 @@ def test_in_a_page_from_right_to_left_time_and_code_run_from_left_to_right(open_
 
 
 @pytest.mark.parametrize("width", [1280, 800])
-def test_magnified_to_twice_the_size_nothing_is_lost(open_page, width):  # noqa: F811
+def test_magnified_to_twice_the_size_nothing_is_lost(open_page, width):
     """The browser's zoom halves the page's pixels, as this does."""
     page = open_page(step=5, width=width // 2, device_scale_factor=2)
     assert page.evaluate(INSIDE_EACH_OTHER) == FINE
@@ -48,7 +46,7 @@ def test_magnified_to_twice_the_size_nothing_is_lost(open_page, width):  # noqa:
 
 
 @pytest.mark.parametrize("colors", ["none", "active"])
-def test_colour_is_never_the_only_sign(open_page, colors):  # noqa: F811
+def test_colour_is_never_the_only_sign(open_page, colors):
     page = open_page(forced_colors=colors)
     freed = page.locator(".slot.freed")
     expect(freed.locator(".words")).to_have_text("freed by call 2")
@@ -58,14 +56,14 @@ def test_colour_is_never_the_only_sign(open_page, colors):  # noqa: F811
     expect(page.locator(".lane.stopped .name")).to_contain_text("stopped")
 
 
-def test_whatever_has_the_focus_shows_it(open_page):  # noqa: F811
+def test_whatever_has_the_focus_shows_it(open_page):
     page = open_page(step=4)
     look = """() => {
       const one = document.activeElement;
       const box = one.querySelector?.("rect.box, ellipse, rect") ?? one;
       const styles = [one, box].map((each) => getComputedStyle(each));
       return styles.map((each) => [each.outlineStyle, each.boxShadow, each.stroke,
-        each.strokeWidth, each.borderColor].join(" ")).join("|");
+        each.strokeWidth, each.borderColor, each.display].join(" ")).join("|");
     }"""
     seen = 0
     for _ in range(16):
