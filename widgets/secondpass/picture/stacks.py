@@ -90,14 +90,16 @@ def rooms(data: RecordingData) -> dict[str, int]:
     """Return the width that each leaf's stack and sum need, over all of a recording."""
     found: dict[str, int] = {}
     for name, whole in stacks(data):
-        if len(whole.segments) < 2 or name not in data["leaves"]:
+        count = len(whole.segments)
+        if count < 2 or name not in data["leaves"]:
             continue
-        kind = data["leaves"][name]["type"]
-        stack = bare_stack(whole, kind)
+        # Of a long one only the last gradients are shown: the rest is not looked at.
+        recent = whole.segments if count <= SHOWN else whole.segments[-SHOWN:]
+        stack = bare_stack(Stack(whole.grad, recent), data["leaves"][name]["type"])
         words = [signed(str(value), plus=bool(at)) for at, (_, value) in enumerate(stack.segments)]
-        widths = [max(map(_width, words[-SHOWN:]))] * min(SHOWN, len(words))
-        if len(words) > SHOWN:
-            widths[0] = _width(f"{len(words)} calls")
+        widths = [max(map(_width, words))] * len(words)
+        if count > SHOWN:
+            widths[0] = _width(f"{count} calls")
         values = sum(widths) + GAP * len(widths) if max(widths) <= LONGEST else 0
         sum_ = math.ceil(cells(sum_words(stack)) * SUM_LETTER) - LABEL
         found[name] = max(found.get(name, 0), values, sum_)
