@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import re
 import shutil
@@ -15,6 +16,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 from nbval.plugin import get_sanitize_patterns
 
 from regenerate import NOTEBOOKS, ROOT, SANITIZE, WIDGET_VIEW, course
@@ -25,6 +27,12 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 PICTURE = re.compile(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)")
 SAMPLES = {  # for each section of the sanitize file, text as a notebook prints it
     "version of torch": "torch 2.13.0+cpu",
+}
+FOLLOWS = {  # cells whose picture later cells change, and why that is the lesson
+    "00_start_here/show-run": "the text says that it follows every call, and sends one back to it",
+    "01_run_backward_twice/show-before": "the text says that each call below will change it",
+    "01_run_backward_twice/first-call": "the same view: the second call is made on its graph",
+    "07_differentiate_twice/create-show": "the text says that it followed call 2",
 }
 EVERY_NOTEBOOK = pytest.mark.parametrize("path", course(), ids=lambda path: path.stem)
 
@@ -112,6 +120,40 @@ def test_unanswered_questions_are_said_to_be_so(path: Path) -> None:
     for cell in code_cells(path):
         if "sp.check(" in cell.source:
             assert [output.text for output in cell.outputs] == ["Not answered yet.\n"], cell.id
+
+
+def sent(client: NotebookClient, model: str) -> dict[str, Any]:
+    """What the browser was sent of a widget, and of the widgets that it consists of."""
+    state = copy.deepcopy(client.widget_state.get(model, {}))
+    parts = re.findall(r'"IPY_MODEL_(\w+)"', json.dumps(state.get("children", [])))
+    return {model: state} | {part: own for one in parts for part, own in sent(client, one).items()}
+
+
+@EVERY_NOTEBOOK
+def test_what_a_cell_shows_is_still_shown_at_the_end_of_the_notebook(path: Path) -> None:
+    """A view is live: a later cell that uses its graph would change it under its text."""
+    shown: list[tuple[str, str, dict[str, Any]]] = []
+    client = NotebookClient(
+        read(path),
+        timeout=60,
+        kernel_name="python3",
+        extra_arguments=["--log-level=ERROR"],
+        resources={"metadata": {"path": str(NOTEBOOKS)}},
+    )
+
+    def keep(cell: Any, cell_index: int, execute_reply: Any) -> None:
+        for output in cell.get("outputs", []):
+            view = output.get("data", {}).get(WIDGET_VIEW)
+            if view:
+                shown.append((cell.id, view["model_id"], sent(client, view["model_id"])))
+
+    client.on_cell_executed = keep
+    client.execute()
+    changed = {cell for cell, model, then in shown if sent(client, model) != then}
+    assert any("_recording" in state for _, _, then in shown for state in then.values())
+    assert changed == {
+        cell for name, _, cell in map(lambda key: key.partition("/"), FOLLOWS) if name == path.stem
+    }
 
 
 @EVERY_NOTEBOOK
