@@ -31,8 +31,10 @@ def test_the_newest_of_several_results_stands_right_of_the_oldest(order):
 
 def test_results_of_one_name_are_told_apart():
     data = three_results((0, 1, 2))
+    data["roots"]["r0"]["value"] = "4"
     svg = draw(data, plan(data))
     assert all(f"loss, {which} " in svg for which in ("1st", "2nd", "3rd"))
+    assert svg.count(">12<") == 2 and svg.count(">4<") == 1  # beside its value
     data["roots"]["r1"]["name"] = data["roots"]["r2"]["name"] = "other"
     assert "loss, " not in draw(data, plan(data))
 

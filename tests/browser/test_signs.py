@@ -30,12 +30,11 @@ def test_no_arrow_head_lies_under_a_value_or_a_badge(open_page, make):
 
 
 def test_a_stopped_node_stays_red_when_it_is_chosen_or_has_the_focus(open_page):
-    page = open_page()
+    page = open_page(reduced_motion="reduce")  # no colour on its way
     border = page.locator("g.node.stopped > .box")
     colour = "(one) => getComputedStyle(one).stroke"
     before = border.evaluate(colour)
     page.locator("g.node.stopped").click()
-    page.wait_for_timeout(300)
     assert border.evaluate(colour) == before
     expect(page.locator("g.node.selected > .ring")).to_be_visible()
     page.keyboard.press("Escape")

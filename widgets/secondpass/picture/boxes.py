@@ -48,9 +48,8 @@ def size_of(name: str, data: RecordingData, view: View) -> tuple[int, int]:
         return _between(content, 220, 340), 112
     if name in data["roots"]:
         root = data["roots"][name]
-        return _between(
-            cells(root_name(data, name)) * TITLE + 8 + cells(root["value"]) * MONO, 110, 280
-        ), 42
+        content = cells(root_name(data, name)) * TITLE + 8 + (cells(root["value"]) + 1) * MONO
+        return _between(content, 110, 280), 42
     of_leaves = view.groups[name].members[0] in data["leaves"]
     height = 60 if of_leaves else 98 if name in view.inside else 80
     closed = view.groups[name]
@@ -238,8 +237,8 @@ def _root(name: str, data: RecordingData, width: int, height: int) -> ElementTre
     rest = int((width - 2 * PADDING - 8 - cells(shown) * TITLE) / MONO)
     box = group("root", _title(f"{root_name(data, name)} {root['type']} {root['value']}"))
     box.append(rectangle(0, 0, width, height, height // 2))
-    words = text("title mono", width // 2, 26, f"{shown} " if rest > 1 else shown)
-    if rest > 1:
+    words = text("title mono", width // 2, 26, f"{shown} " if rest > 0 else shown)
+    if rest > 0:
         words.append(element("tspan", {"class": "type"}, cut(root["value"], rest)))
     box.append(words)
     return box

@@ -873,7 +873,7 @@ class Picture {
 const LOWEST = 330;
 const SMALLEST = 0.86; // text of 10 pixels, if that shows the whole picture
 const READABLE = 0.9;
-const AROUND = 220; // the heading, the buttons, the time line and the sentence take so much of a window
+const AROUND = 260; // a notebook's bars, the buttons, the time line and the sentence take so much of a window
 
 const BELOW = 125;
 
