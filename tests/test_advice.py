@@ -174,3 +174,188 @@ def test_the_script_runs_once_the_change_is_made(tmp_path, source, old, new):
     script.write_text(source.replace(old, new))
     report, _ = run(script)
     assert report["error"] is None
+
+
+CHANGED = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+x = torch.ones(2, requires_grad=True)
+y = x.exp()
+z = (y * y).sum()
+{}
+z.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("y.add_(1)", "y = y.add(1)"),
+        ("y += 1", "y = y + 1"),
+        ("y.zero_()", "y = torch.zeros_like(y)"),
+        ("y.fill_(2.0)", "y = torch.full_like(y, 2.0)"),
+        ("torch.relu_(y)", "y = torch.relu(y)"),
+        ("F.relu_(y)", "y = F.relu(y)"),
+        ("nn.init.normal_(y)", ""),  # the form without _ writes too
+        ("y.copy_(torch.ones(2))", ""),
+    ],
+)
+def test_what_is_written_in_place_of_a_write_can_be_run(tmp_path, line, code):
+    found, words = fixes(tmp_path, CHANGED.format(line))
+    assert found == [("out-of-place", code)]
+    assert "Its saved tensors other and self were changed in place" in words
+    exec(CHANGED.format(code or "pass"), {})
+
+
+SHARED = """
+import torch
+from torch import nn
+class Disc(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+    def forward(self, fake, kind): return self.layer(fake) * len(kind)
+G, D = nn.Linear(3, 4), Disc()
+optG, optD = (torch.optim.SGD(net.parameters(), lr=0.1) for net in (G, D))
+fake = G(torch.ones(2, 3)).tanh()
+lossD = D(fake=fake, kind="fake  fake").mean()
+optD.zero_grad()
+lossD.backward()
+optD.step()
+lossG = -D(fake=fake, kind="real").mean()
+lossG.backward()
+"""
+
+
+def test_a_variable_is_detached_where_it_is_read_not_where_its_name_stands(tmp_path):
+    found, _ = fixes(tmp_path, SHARED)
+    assert found[0] == ("detach", "lossD = D(fake=fake.detach(), kind='fake  fake').mean()")
+
+
+@pytest.mark.parametrize(
+    ("call", "retained"),
+    [
+        ("y.backward(None, False)", "y.backward(None, True)"),
+        ("torch.autograd.backward(y, None, False)", "torch.autograd.backward(y, None, True)"),
+        (
+            "g, = torch.autograd.grad(y, x, None, False)",
+            "g, = torch.autograd.grad(y, x, None, True)",
+        ),
+        ("y.backward(retain_graph=False)", "y.backward(retain_graph=True)"),
+    ],
+)
+def test_the_graph_is_retained_however_it_was_not(tmp_path, call, retained):
+    source = f"import torch\nx = torch.ones(2, requires_grad=True)\ny = x.exp().sum()\n{call}\n"
+    found, _ = fixes(tmp_path, f"{source}y.backward()\n")
+    assert ("retain", retained) in found
+
+
+LEAF = """
+import torch
+net = torch.nn.Linear(2, 2)
+x = torch.zeros(2, requires_grad=True)
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "where"),
+    [
+        ("x -= 0.1 * torch.ones(2)", "with torch.no_grad(): x -= 0.1 * torch.ones(2)", ""),
+        ("x.add_(\n    torch.ones(2),\n)", "with torch.no_grad(): x.add_(torch.ones(2))", ""),
+        ("for p in [x]: p -= 1", "", ""),  # no block can stand before `for` on its line
+        ("x[:] = net(torch.ones(2))", "x = x.clone()", "before"),
+        ("x[:] = 3.0", "with torch.no_grad(): x[:] = 3.0", ""),
+    ],
+)
+def test_a_write_to_a_leaf_is_mended_with_code_that_runs(tmp_path, lines, code, where):
+    found, words = fixes(tmp_path, LEAF.format(lines))
+    ((_, given),) = found
+    assert given == code
+    assert ("Change, before line 5:  " in words) == (where == "before")
+    if code:
+        exec(LEAF.format(f"{code}\n{lines if where else ''}"), {})
+
+
+def test_a_function_on_one_line_is_around_no_other_line(tmp_path):
+    _, words = fixes(tmp_path, f"{ONLY_ONE_LEAF}\ndef helper(): return 1\n")
+    plain = fixes(tmp_path, ONLY_ONE_LEAF)[1]
+    assert words == plain and "the loop on line 5" in words
+
+
+ONE_LINE = """
+import torch
+x = torch.ones(2, requires_grad=True)
+h = x.exp()
+a = (h * 2).sum(); b = (h * 3).sum()
+a.backward(); b.backward()
+"""
+
+
+def test_two_calls_on_one_line_are_one_call_over_both(tmp_path):
+    found, words = fixes(tmp_path, ONE_LINE)
+    assert found[0] == ("add", "(a + b).backward()")
+    assert "loop" not in words
+
+
+WRAPPED = """
+import functools, torch
+w = torch.ones(2, requires_grad=True)
+def timed(function):
+    @functools.wraps(function)
+    def inner(*args, **named): return function(*args, **named)
+    return inner
+@timed
+def step(h): return (w * h).tanh()
+@timed
+def run(h): h.sum().backward()
+h = torch.ones(2)
+for i in range(3):
+    h = step(h)
+    run(h)
+"""
+
+
+def test_a_state_is_cut_off_where_it_lives_not_in_a_wrapper(tmp_path):
+    _, words = fixes(tmp_path, WRAPPED)
+    assert "Change, after line 15:  h = h.detach()\n" in words
+
+
+CUTS = """
+import torch
+net = torch.nn.Linear(3, 2)
+out = net(torch.ones(3))
+{}
+loss.sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("loss = out.detach()", "`detach()` gives the value without its graph."),
+        ("loss = out.data", "`.data` gives the value without its graph."),
+        ("loss = out.argmax().float()", "`argmax()` gives whole numbers (positions): they have"),
+        ("_, i = out.max(0); loss = i.float()", "`max(…)[1]` gives whole numbers (positions)"),
+        ("loss = (out > 0).float()", "The comparison gives True and False: they have no gradient."),
+        ("loss = torch.tensor(float(out.sum()))", "`float()` gives a plain Python number"),
+        (
+            "with torch.no_grad(): loss = net(torch.ones(3))",
+            "Gradients are off in this block.",
+        ),
+        ("net.requires_grad_(False); loss = net(torch.ones(3))", "From there on, no parameter"),
+    ],
+)
+def test_what_cut_the_graph_is_said_in_a_whole_sentence(tmp_path, line, sentence):
+    _, words = fixes(tmp_path, CUTS.format(line))
+    assert f"  {sentence}" in words
+    assert "The graph was cut on line 5:" in words
+
+
+def test_a_block_that_switches_gradients_on_again_has_cut_nothing(tmp_path):
+    source = CUTS.format(
+        "with torch.no_grad():\n    with torch.enable_grad():\n        loss = net(x).round().int()"
+    ).replace("net = ", "x = torch.ones(3)\nnet = ")
+    _, words = fixes(tmp_path, source)
+    assert "block" not in words and "`int()` turns it into whole numbers" in words
