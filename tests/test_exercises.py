@@ -51,6 +51,9 @@ def stop() -> None:
         (True, False, NOT_YET),
         ("it stops with an error", stop, RIGHT),
         ("it adds 4", stop, NOT_YET),
+        ("it adds 4, with no error", stop, NOT_YET),
+        ("it runs without an error", stop, NOT_YET),
+        ("0,5", 0.5, RIGHT),
         (torch.tensor([float("nan")]), float("nan"), RIGHT),
         ("four", 4, NOT_YET),
     ],
@@ -64,7 +67,13 @@ def test_an_answer_is_judged_by_what_torch_gave(
 def unwritten(x: Any) -> None: ...
 
 
-@pytest.mark.parametrize("answer", [..., unwritten, sp.predict("How many?", answer=...)])
+def described(x: Any) -> None:
+    """Return what is asked for."""
+
+
+@pytest.mark.parametrize(
+    "answer", [..., unwritten, described, lambda x: ..., sp.predict("How many?", answer=...)]
+)
 def test_what_is_not_answered_is_said_to_be_so(
     answer: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +124,14 @@ def test_a_choice_is_given_by_its_letter_its_text_or_a_click() -> None:
 def test_running_the_cell_again_keeps_what_was_chosen() -> None:
     sp.predict("Which?", "held", "freed").given = "b"
     assert sp.predict("Which?", "held", "freed").answer == "freed"
+
+
+def test_an_answer_to_other_choices_is_forgotten() -> None:
+    sp.predict("Which?", "held", "freed", "none").given = "c"
+    asked = sp.predict("Which?", "held", "freed")
+    assert asked.answer is ... and "Choose" in repr(asked)
+    sp.predict("How many?").given = "7"
+    assert sp.predict("How many?", "one", "two").answer is ...
 
 
 def test_without_a_widget_the_question_can_be_read_and_answered() -> None:
