@@ -53,6 +53,8 @@ def _all_cut(failure: Failure, states: list[Held], place: Place | None) -> tuple
     for held in states:
         base = snippets.variable(held.name)
         code = code_of[base] if base in code_of else _guessed(held, base)
+        if place is not None and uses.is_asked_for(place.file, snippets.last_name(base)):
+            code = code.replace(".detach()", ".detach().requires_grad_()")
         at, before = _place_for(failure, held, place), False
         head = _head_for(failure, held, place)
         if head is not None:

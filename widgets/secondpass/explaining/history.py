@@ -60,6 +60,8 @@ class Heard:
         Whether its Nodes were marked as freed by it.
     inputs : bool
         Whether it was to run only what leads to some inputs.
+    behind : int
+        How many Nodes lie behind its roots, whether it ran them or not; 0 where that is not known.
     leaves : int
         How many leaves lie behind its roots; 0 where they were not looked at.
     """
@@ -80,6 +82,7 @@ class Heard:
     tracked: bool = False
     inputs: bool = False
     failed: bool = False
+    behind: int = 0
     leaves: int = 0
 
     @property
@@ -175,6 +178,7 @@ def mark_run(
     else:
         found, heard.leaves = few
         heard.tracked = True
+    heard.behind = len(found) if heard.tracked else 0
     if targets is not None:
         found = leading_to(found, targets, heard.kind == "grad")
     ran = Ran(starts, [], [])

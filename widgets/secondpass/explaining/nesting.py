@@ -36,7 +36,9 @@ def nested(failure: Failure, name: str, freed_by: Heard | None) -> tuple[Fix, ..
     if _is_backward(place):
         own = _own_leaf(failure, place)
         return own or (*argument, move)
-    return (*_detached(failure, place), move)
+    why = "the outer pass goes through this graph too, after this call"
+    retain = Fix.at("retain", place, rewriting.retained(place), why)
+    return (*_detached(failure, place), retain, move)
 
 
 def begun_inside(failure: Failure, freed_by: Heard) -> tuple[Fix, ...]:
@@ -62,7 +64,7 @@ def _own_leaf(failure: Failure, place: Place) -> tuple[Fix, ...]:
     None where no variable of that function holds it: then it is closed over.
     """
     inside = sources.function_name(place)
-    names = [one.name for one in failure.meeting if one.where == inside]
+    names = _names_inside(failure, inside)
     fixes: list[Fix] = []
     for name in dict.fromkeys(names):
         stored = _store_before(place, name)
@@ -78,6 +80,14 @@ def _own_leaf(failure: Failure, place: Place) -> tuple[Fix, ...]:
     return tuple(fixes)
 
 
+def _names_inside(failure: Failure, function: str) -> list[str]:
+    """Return what a function calls that through which both calls go into what they share."""
+    names = [one.name for one in failure.meeting if one.where == function]
+    if not names and len(failure.meeting) == 1:  # the one tensor may have several names
+        names = [one.name for one in failure.carriers if one.where == function][:1]
+    return names if len(names) >= len(failure.meeting) else []
+
+
 def _store_before(place: Place, name: str) -> int | None:
     """Return the first line before one that assigns to a variable in the same function."""
     function = sources.function_at(place)
@@ -90,16 +100,13 @@ def _store_before(place: Place, name: str) -> int | None:
 
 def _detached(failure: Failure, place: Place) -> tuple[Fix, ...]:
     """Return the detaching of what a hook goes on from, if its loss has more to train."""
-    if not failure.first_learns or not failure.meeting:
+    names = _names_inside(failure, sources.function_name(place))
+    if not failure.first_learns or not names:
         return ()
-    names = [one.name for one in failure.meeting]
     found = rewriting.all_detached(place, names)
     shown = " and ".join(f"`{one}`" for one in names)
     why = f"if the pass in here is to train only what comes after {shown}: then it ends there"
     if found is None:
-        inside = sources.function_name(place)
-        if any(one.where != inside for one in failure.meeting):
-            return ()
         what = " and ".join(f"{one}.detach() in place of {one}" for one in names)
         return (Fix.at("detach", place, "", f"compute this call's loss from {what}, {why}"),)
     line, code, _ = found

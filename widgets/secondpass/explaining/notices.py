@@ -28,6 +28,9 @@ from secondpass.reading.places import Place
 GROWING = 3
 """A graph must have grown in so many calls in a row, each running all of the last one's Nodes."""
 
+NEW_LEAVES = 8
+"""So often must a graph that is retained have grown behind calls that ask for a new leaf each."""
+
 KEPT = 4
 """So many graphs of one call's line must be alive, each of another step."""
 
@@ -58,7 +61,10 @@ class _Line:
 
     place: Place
     calls: int = 0
-    sizes: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=GROWING))
+    sizes: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=GROWING))
+    is_optimized: bool | None = None  # an optimizer owns a leaf behind it; not asked yet
+    asked: tuple[weakref.ref[torch.Tensor], ...] = ()  # the leaves that the last call asked for
+    behind: list[int] = field(default_factory=list)  # Nodes behind calls in a row for new leaves
     alive: list[weakref.ref[_Alive]] = field(default_factory=list)
     kept: tuple[str, int] | None = None  # a name that holds them, and how many
 
@@ -147,7 +153,8 @@ class Notices:
             return
         line = self._lines.setdefault((heard.place.file, heard.place.line), _Line(heard.place))
         line.calls += 1
-        self._see_growth(line, heard)
+        self._see_growth(line, heard, ran)
+        self._see_new_leaves(line, heard, call)
         self._see_kept(line, heard, ran)
         self._see_stale(heard, ran)
 
@@ -180,20 +187,48 @@ class Notices:
 
     # ---- the rules
 
-    def _see_growth(self, line: _Line, heard: Heard) -> None:
-        line.sizes.append((heard.nodes, heard.rerun))
+    def _see_growth(self, line: _Line, heard: Heard, ran: Ran) -> None:
+        line.sizes.append((heard.nodes, heard.rerun, heard.step))
         sizes = list(line.sizes)
         grows = all(
             earlier[0] < later[0] and earlier[1] < later[1]
             for earlier, later in itertools.pairwise(sizes)
         )
-        if len(sizes) == GROWING and grows:
+        if len(sizes) < GROWING or not grows or ("graph-grows", heard.line) in self._found:
+            return
+        # Several passes along one unroll, before its step, are right.
+        if sizes[0][2] == heard.step:
+            if line.is_optimized is None:
+                line.is_optimized = _is_optimized(ran)
+            if line.is_optimized:
+                return
+        self._say(
+            "graph-grows",
+            heard.line,
+            f"the graph grows with every call ({', '.join(str(one) for one, *_ in sizes)} "
+            "Nodes): each pass runs through all earlier ones again",
+        )
+
+    def _see_new_leaves(self, line: _Line, heard: Heard, call: Call) -> None:
+        """See a graph that grows behind what calls run, each to a leaf of its own."""
+        inputs = list(call.inputs) if heard.inputs and not heard.create else []
+        leaves = [one for one in inputs if isinstance(one, torch.Tensor) and one.grad_fn is None]
+        known = [ref() for ref in line.asked]
+        is_new = bool(leaves) and len(leaves) == len(inputs)
+        is_new = is_new and not any(one is other for one in leaves for other in known)
+        line.asked = tuple(weakref.ref(one) for one in leaves)
+        grew = bool(line.behind) and heard.behind > line.behind[-1]
+        line.behind = [*(line.behind if grew else ()), heard.behind] if is_new else []
+        if len(line.behind) > (NEW_LEAVES if heard.retain else GROWING):
+            last = ", ".join(map(str, line.behind[-GROWING:]))
             self._say(
                 "graph-grows",
                 heard.line,
-                f"the graph grows with every call ({', '.join(str(one) for one, _ in sizes)} "
-                "Nodes): each pass runs through all earlier ones again",
+                f"the graph behind the result grows with every call ({last} Nodes), though each "
+                "asks for the gradient of a new leaf: what is carried over keeps all earlier "
+                "graphs",
             )
+            line.behind = line.behind[-1:]
 
     def _see_kept(self, line: _Line, heard: Heard, ran: Ran) -> None:
         names = [node.metadata[NAMES] for node in ran.fresh if NAMES in node.metadata]
@@ -259,6 +294,18 @@ class Notices:
         self._found.setdefault((kind, line), Notice(kind, line, why))
 
 
+def _is_optimized(ran: Ran) -> bool:
+    """Say whether an optimizer owns a leaf behind a graph; asked once a line."""
+    leaves = {id(leaf.variable) for leaf in walk.walk(ran.roots).leaves}
+    return any(
+        id(one) in leaves
+        for optimizer in gc.get_objects()
+        if issubclass(type(optimizer), torch.optim.Optimizer)
+        for group in optimizer.param_groups
+        for one in group["params"]
+    )
+
+
 def _is_owned(grad: torch.Tensor) -> bool:
     """Say whether a gradient is that of an optimizer's parameter; asked seldom."""
     return any(
@@ -311,7 +358,7 @@ def _is_there(grad: torch.Tensor) -> bool:
 
 def _is_view(node: Any) -> bool:
     """Say whether a Node made another look at the same memory: that is never out of date."""
-    name = str(node.name()).rstrip("0123456789").removesuffix("Backward")
+    name = walk.name_of(node).rstrip("0123456789").removesuffix("Backward")
     return name in _VIEWS
 
 
@@ -329,8 +376,8 @@ def _kept_notice(line: _Line) -> Notice:
     name, many = line.kept or ("", 0)
     what = f"`{name}` keeps" if name else "something keeps"
     why = (
-        f"{what} the graphs of {many} calls alive: store loss.item() or .detach(), not the tensor "
-        "with its graph"
+        f"{what} the graphs of {many} calls alive: what outlives its round is to be stored without "
+        "its graph, as loss.item() or detached"
     )
     return Notice("graphs-kept", _storing_line(line.place, name) or line.place.line, why)
 

@@ -45,6 +45,40 @@ def _follow(
                 _follow(new, function, line, into, deep + 1)
 
 
+def is_asked_for(file: str, name: str) -> bool:
+    """Say whether a file asks ``autograd.grad`` for the gradient of a variable.
+
+    In its own function, or in one that takes it as an argument.
+    """
+    tree = sources.tree_of(file)
+    nodes = list(ast.walk(tree)) if tree is not None else []
+    calls = [one for one in nodes if isinstance(one, ast.Call)]
+    if any(name in names_in(one) for call in calls for one in _inputs_of(call)):
+        return True
+    for function in (one for one in nodes if isinstance(one, ast.FunctionDef)):
+        inner = (one for one in ast.walk(function) if isinstance(one, ast.Call))
+        asked = {inside for call in inner for one in _inputs_of(call) for inside in names_in(one)}
+        parameters = [one.arg for one in function.args.args]
+        for call in calls:
+            if _called(call) == function.name:
+                given = {word.arg: word.value for word in call.keywords}
+                given |= dict(zip(parameters, call.args, strict=False))
+                if any(name in names_in(one) for key, one in given.items() if key in asked):
+                    return True
+    return False
+
+
+def _inputs_of(call: ast.Call) -> list[ast.expr]:
+    """Return what an ``autograd.grad`` call is to give the gradients of."""
+    if _called(call) != "grad":
+        return []
+    return [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "inputs")]
+
+
+def _called(call: ast.Call) -> str:
+    return str(getattr(call.func, "attr", None) or getattr(call.func, "id", ""))
+
+
 def names_in(expression: ast.AST) -> set[str]:
     """Return the last names of all that an expression reads."""
     return {

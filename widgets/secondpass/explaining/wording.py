@@ -73,7 +73,9 @@ def _second_time(explanation: Explanation) -> list[str]:
     if freed is not None:
         where = _at(freed.place, explanation)
         call = "an earlier call" if freed.number is None else f"call {freed.number}"
-        lines.append(f"  Its saved tensors were freed by {call}, {where}")
+        is_one = explanation.node is not None and len(explanation.node.slots) == 1
+        what = "Its saved tensor was" if is_one else "Its saved tensors were"
+        lines.append(f"  {what} freed by {call}, {where}")
     if explanation.reached:
         lines.append(f"  {explanation.reached}")
     return lines + _updated(explanation)
