@@ -455,6 +455,37 @@ def test_a_step_over_gradients_of_inference_mode_is_as_without_us(listened):
     assert module.p.tolist() == [-0.5] * 3
 
 
+@pytest.mark.parametrize(
+    ("begin", "store", "holder"),
+    [
+        ("kept = []", "kept.append(loss)", "`kept` keeps"),
+        ("kept = []", "kept.append((step, loss))", "`kept` keeps"),
+        ("kept = []", "kept.append({'loss': loss})", "`kept` keeps"),
+        ("kept = []", "kept.append(types.SimpleNamespace(loss=loss))", "`kept` keeps"),
+        ("kept = {'loss': [], 'n': []}", "kept['loss'].append(loss)", "`kept['loss']` keeps"),
+        ("kept = [[], []]", "kept[step % 2].append(loss)", "`kept` keeps"),
+        ("kept = 0.0", "kept = kept + loss", "something keeps"),
+    ],
+)
+def test_who_keeps_the_graphs_is_named_whole(listened, begin, store, holder):
+    run(
+        f"""
+        net = nn.Linear(3, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        {begin}
+        for step in range(8):
+            loss = net(torch.ones(2, 3)).pow(2).sum()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            {store}
+        """,
+        types=types,
+    )
+    (notice,) = listening.explain().notices
+    assert notice.why.startswith(holder)
+
+
 def test_an_exception_that_cannot_say_its_words_has_none(listened):
     class Mute(RuntimeError):
         def __str__(self):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import gc
 import itertools
+import re
 import weakref
 from collections import deque
 from dataclasses import dataclass, field
@@ -363,13 +364,17 @@ def _is_view(node: Any) -> bool:
 
 
 def _holder(living: list[_Alive]) -> str:
-    """Return the name of the container that holds most of some graphs."""
+    """Return the name of the innermost container that holds most of some graphs.
+
+    Of ``history[0][1]``, ``history[1][1]``: ``history``, not ``history[0]``, which holds one.
+    """
     counts: dict[str, int] = {}
     for one in living:
         held = [held.name for names in one.names for held in names]
-        for name in {name.rpartition("[")[0] for name in held if name.endswith("]")}:
+        for name in {name[: at.start()] for name in held for at in re.finditer(r"\[", name)}:
             counts[name] = counts.get(name, 0) + 1
-    return max(counts, key=lambda name: counts[name]) if counts else ""
+    most = max(counts, key=lambda name: (counts[name], len(name)), default="")
+    return most if counts.get(most, 0) > 1 else ""
 
 
 def _kept_notice(line: _Line) -> Notice:
