@@ -600,7 +600,7 @@ def test_a_node_that_saves_nothing_is_told_from_one_of_which_that_is_not_so():
         "It saves nothing.",  # Select
     ]
     made = texts(recording, "forward")[1]
-    assert made.endswith("Select, CopySlices and Sum, which saves nothing that torch shows.")
+    assert made.endswith("Select, CopySlices and Sum, which save nothing that torch shows.")
 
 
 def test_what_was_freed_out_of_sight_is_not_said_to_be_nothing():
@@ -656,3 +656,22 @@ def test_what_a_dataclass_wrote_for_itself_is_no_line_of_the_program():
         (batch.x * batch.twice).backward()
     files = {frame.line.file for frame in recording.frames if frame.line}
     assert {os.path.basename(file) for file in files} == {os.path.basename(__file__)}
+
+
+def test_frames_read_as_sentences():
+    kept = []
+    with record() as recording:
+        x = leaf()
+        y = x**2
+        y.backward()
+        (-x).backward()
+        for _ in range(2):
+            loss = (x * x) * (x * x)
+            kept.append(loss)
+            loss.backward()
+    made = texts(recording, "forward")
+    assert made[0].endswith("it made Pow, which saves self.")
+    assert made[-1].endswith("it made Mul, Mul and Mul, which save other and self.")
+    landed = texts(recording, "accumulate")
+    assert landed[:2] == ["Call 1: x.grad = 4", "Call 2: x.grad 4 − 1 = 3"]
+    assert " 2 results called loss:" in recording.to_dict()["summary"]

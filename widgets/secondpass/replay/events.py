@@ -36,7 +36,10 @@ class ForwardRan:
         hidden = any(slot.state == saved.UNKNOWN for slots in all_slots for slot in slots)
         nothing = "nothing that torch shows" if hidden else "nothing"
         unsaid = (saved.NONE, saved.UNKNOWN)
-        kept = [slot.name for slots in all_slots for slot in slots if slot.state not in unsaid]
+        kept = dict.fromkeys(
+            slot.name for slots in all_slots for slot in slots if slot.state not in unsaid
+        )
+        saves = "saves" if len(nodes) == 1 else "save"
         line = nodes[0].line
         text = "The forward pass made"
         if line is not None:
@@ -47,7 +50,7 @@ class ForwardRan:
             states |= slot_states(node.id, slots)
         return Frame(
             "forward",
-            f"{text} {listed(titles)}, which saves {listed(kept) or nothing}.",
+            f"{text} {listed(titles)}, which {saves} {listed(list(kept)) or nothing}.",
             node=nodes[-1].id,
             line=line,
             slots=states,
@@ -126,7 +129,10 @@ class Landed:
         before = None if self.before is None else str(self.before)
         after = None if self.after is None else str(self.after)
         incoming = str(self.incoming)
-        added = incoming if before is None else f"{before} + {incoming}"
+        added = incoming
+        if before is not None:
+            is_less = incoming.startswith("-")
+            added = f"{before} − {incoming[1:]}" if is_less else f"{before} + {incoming}"
         if self.hooked or after is None:
             landed, total = f"= {added}" if before is None else added, added
         elif before is None:

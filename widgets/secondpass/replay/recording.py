@@ -323,7 +323,9 @@ def summary(graph: Graph) -> str:
     if not graph.roots and not graph.nodes:
         return EMPTY
     count_of = Counter(root.name for root in graph.roots)
-    roots = listed([name if many == 1 else f"{many} × {name}" for name, many in count_of.items()])
+    roots = listed(
+        [name if many == 1 else f"{many} results called {name}" for name, many in count_of.items()]
+    )
     count = len(graph.nodes)
     nodes = "1 Node" if count == 1 else f"{count:,} Nodes"
     leaves = len(graph.leaves)
