@@ -293,6 +293,15 @@ a.backward(); b.backward()
 """
 
 
+def test_what_lay_between_two_passes_over_one_result_is_not_denied(tmp_path):
+    _, words = fixes(
+        tmp_path,
+        "import torch\nx = torch.ones(2, requires_grad=True)\ny = x.exp().sum()\n"
+        "y.backward()\nz = (x * 3).exp().sum()\ny.backward()\n",
+    )
+    assert "the same result, `y`: it was not computed anew in between." in words
+
+
 def test_two_calls_on_one_line_are_one_call_over_both(tmp_path):
     found, words = fixes(tmp_path, ONE_LINE)
     assert found[0] == ("add", "(a + b).backward()")

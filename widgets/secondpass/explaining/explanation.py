@@ -197,7 +197,9 @@ def _reached(
     if family == SHARED:
         return f"It was reached again through {name}: both calls share what is behind it."
     if family == SAME_ROOT:
-        return f"Both calls run through the same result, {name}: nothing was computed in between."
+        return (
+            f"Both calls run through the same result, {name}: it was not computed anew in between."
+        )
     if family == NESTED and freed_by is not None:
         if freed_by.is_inside(failure.heard):
             return f"The call that freed it ran inside this one; both go through {name}."
