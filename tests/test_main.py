@@ -329,7 +329,7 @@ def test_a_page_holds_words_and_picture(tmp_path):
     page = tmp_path / "page.html"
     python("-m", "secondpass", "--html", page, BROKEN)
     text = page.read_text()
-    assert "call 2 stopped in MkldnnRnnLayer" in text
+    assert "Call 2 stopped in MkldnnRnnLayer" in text
     assert "<svg" in text or "image/svg+xml" in text
 
 

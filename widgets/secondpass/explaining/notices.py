@@ -371,8 +371,8 @@ def _holder(living: list[_Alive]) -> str:
     counts: dict[str, int] = {}
     for one in living:
         held = [held.name for names in one.names for held in names]
-        for name in {name[: at.start()] for name in held for at in re.finditer(r"\[", name)}:
-            counts[name] = counts.get(name, 0) + 1
+        for outer in {name[: at.start()] for name in held for at in re.finditer(r"\[", name)}:
+            counts[outer] = counts.get(outer, 0) + 1
     most = max(counts, key=lambda name: (counts[name], len(name)), default="")
     return most if counts.get(most, 0) > 1 else ""
 
