@@ -24,7 +24,7 @@ for _ in range(2):
     loss = 3 * h
     loss.backward()
 """
-SIZE = {"width": 1000, "height": 700}
+SIZE = {"width": 1000, "height": 780}
 
 
 def record(script: Path) -> sp.Recording:
