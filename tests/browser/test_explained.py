@@ -42,8 +42,8 @@ y, hidden = self.rnn(x, hidden)
   Its saved tensors were freed by call 1, In [3] line 6:  loss.backward()
   It was reached again through `hidden`: made in an earlier round, used in this one.
   Before it stopped, this call had already added to model.out.bias.grad, model.out.weight.grad.
-  Change, In [3] line 6:  hidden = tuple(one.detach() for one in hidden)
-    after this line: the values go on, the graph of the round that is over does not.
+  Change, after In [3] line 6:  hidden = tuple(one.detach() for one in hidden)
+    the values go on, the graph of the round that is over does not.
   Not retain_graph=True: the graph would grow every round, and a step in between would raise the \
 in-place error.""".splitlines()
 SENTENCE = "Call 2 stops in MkldnnRnnLayer: its saved tensors were freed by call 1 (In [3] line 6)."

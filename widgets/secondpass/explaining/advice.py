@@ -56,6 +56,14 @@ def against_retaining(failure: Failure, family: str | None) -> str:
     return ""
 
 
+def _is_called_for_effect(code: str) -> bool:
+    """Say whether code has a statement that is a call alone, such as ``queue.append(net(x))``."""
+    try:
+        return any(isinstance(one, ast.Expr) for one in ast.parse(code).body)
+    except SyntaxError:  # the first of several lines
+        return True
+
+
 def modified(failure: Failure) -> tuple[Fix, ...]:
     """Return what to change where a saved tensor was changed in place."""
     place = failure.modified_at
@@ -71,9 +79,11 @@ def modified(failure: Failure) -> tuple[Fix, ...]:
             return (Fix.at("detach", failure.heard.place, code, why, where="after"),)
         why = (
             "the step changes the weights that this graph has saved, so run the forward pass again "
-            "(or make both backward calls before the step)"
+            "(or this backward call before the step)"
         )
         code = sharing.way_to_loss(failure, place)
+        if _is_called_for_effect(code):
+            code = ""  # to append a second time, say, is more than to compute again
         return (Fix.at("recompute", place, code, why, where="after"),)
     if failure.modified_leaf:
         why = (

@@ -1,20 +1,22 @@
-"""Where a graph was cut, a leaf was overwritten, a tensor with a graph was copied."""
+"""Where a graph was cut, and where a leaf was overwritten."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from dataclasses import dataclass
 from types import FrameType
 
 import torch
 
-from secondpass.explaining import holders, report, rewriting, sources
+from secondpass.explaining import holders, keeping, report, rewriting, sampling, sources
 from secondpass.explaining.dataflow import INDICES, ROUND, TRUTH, Reader
 from secondpass.explaining.failure import innermost_own
+from secondpass.explaining.freezing import Frozen, to_blame
 from secondpass.explaining.history import Heard
 from secondpass.explaining.report import CalledAt, Carrier, Explanation, Fix
 from secondpass.explaining.scopes import Scope
 from secondpass.explaining.switches import (
+    CONDITION,
     INSIDE,
     OFF,
     Cut,
@@ -24,12 +26,19 @@ from secondpass.explaining.switches import (
 )
 from secondpass.hearing import writes
 from secondpass.hearing.calls import Call
-from secondpass.reading.places import Place, is_own, own_frame, place_in
+from secondpass.reading.places import Place, own_frame, place_in
 
 
 def explain(call: Call, heard: Heard, frame: FrameType | None) -> Explanation:
     """Explain a call whose roots have no graph."""
-    cut = _find(frame, heard.parent is not None)
+    found = _find(frame, heard.parent is not None)
+    cut = found.cut
+    at = None if cut is None else cut.place
+    reached = "" if cut is None else _sentence(cut)
+    if found.frozen is not None:
+        at, name = found.frozen.place, sources.text_of(found.frozen.used.call.func)
+        since = "No" if at is None else "From there on, no"
+        reached = f"{since} parameter of `{name}` requires grad."
     message = "" if call.error is None else str(call.error)
     names = [name for name, one in holders.tensors_of(frame) if any(one is r for r in call.roots)]
     name = min(names, key=len) if names else ""
@@ -37,12 +46,12 @@ def explain(call: Call, heard: Heard, frame: FrameType | None) -> Explanation:
         error=report.NO_GRAPH,
         message=message,
         failed_at=CalledAt(heard.number, heard.place),
-        cut_at=None if cut is None else cut.place,
+        cut_at=at,
         carriers=(Carrier(name, heard.place.function),) if name and heard.place else (),
-        fix=_fix(cut, heard, frame),
-        reached="" if cut is None else _sentence(cut),
+        fix=_fix(found, heard, frame),
+        reached=reached,
         notes=()
-        if cut is not None
+        if reached
         else (
             "Where it was cut was not found: print .requires_grad of what the loss is computed "
             "from, backwards, until it is True.",
@@ -89,44 +98,10 @@ def _update_by_hand(place: Place | None, frame: FrameType | None) -> Fix:
     return Fix.at("no_grad", place, rewriting.in_block(place, "with torch.no_grad():"), why)
 
 
-def explain_copy(error: BaseException) -> Explanation:
-    """Explain a deepcopy that met a tensor with a graph."""
-    found = innermost_own(error.__traceback__)
-    place = None if found is None else found[0]
-    carriers = tuple(_copied(error))
-    name = carriers[0].name if carriers else ""
-    code = f"{name} = {name}.detach()" if name else ""
-    why = "what is copied keeps the value, not the graph (or copy earlier)"
-    return Explanation(
-        error=report.COPIED,
-        message=str(error),
-        failed_at=CalledAt(0, place),
-        carriers=carriers,
-        fix=(Fix.at("detach", place, code, why, where="before"),),
-    )
-
-
-def _copied(error: BaseException) -> Iterator[Carrier]:
-    """Yield the name of the tensor that deepcopy met."""
-    traceback = error.__traceback__
-    tensor, own = None, None
-    while traceback is not None:
-        frame = traceback.tb_frame
-        if frame.f_code.co_name == "__deepcopy__" and "self" in frame.f_locals:
-            inner = frame.f_locals["self"]
-            tensor = inner if isinstance(inner, torch.Tensor) else tensor
-        if is_own(frame.f_code.co_filename):
-            own = frame
-        traceback = traceback.tb_next
-    if tensor is None:
-        return
-    names = [name for name, one in holders.tensors_of(own, 1.0) if one is tensor]
-    where = own.f_code.co_qualname if own is not None else ""
-    for name in sorted(names, key=lambda one: (one.count("."), len(one))):
-        yield Carrier(name, where)
-
-
-def _fix(cut: Cut | None, heard: Heard, frame: FrameType | None) -> tuple[Fix, ...]:
+def _fix(found: _Found, heard: Heard, frame: FrameType | None) -> tuple[Fix, ...]:
+    cut = found.cut
+    if found.frozen is not None:
+        return _trainable(found.frozen, cut)
     if cut is None:
         return (
             Fix.at(
@@ -134,11 +109,14 @@ def _fix(cut: Cut | None, heard: Heard, frame: FrameType | None) -> tuple[Fix, .
                 heard.place,
                 "",
                 "check that what should learn requires grad and that no step in between cuts "
-                "the graph (no_grad, detach, .item(), argmax, .data, numpy)",
+                "the graph (no_grad, detach, .item(), argmax, .long(), .data, numpy)",
             ),
         )
     if cut.what == INSIDE:
         return (_enable(own_frame(frame), heard),)
+    if cut.what == CONDITION:
+        why = "make the condition true where what is to be learned from is computed"
+        return (Fix.at("enable-grad", cut.place, "", why),)
     if cut.what in OFF:
         return (_switch_on(cut),)
     if cut.what == "checkpoint":
@@ -149,20 +127,51 @@ def _fix(cut: Cut | None, heard: Heard, frame: FrameType | None) -> tuple[Fix, .
                 "non-reentrant", cut.place, code, "or let the input of the checkpoint require grad"
             ),
         )
-    if cut.what == "frozen":
-        return (
-            Fix.at("requires-grad", cut.place, "", "leave those parameters trainable that learn"),
-        )
+    if cut.what == "sample()":
+        return (_drawn(cut),)
     if cut.why in (INDICES, ROUND, TRUTH):
         why = "use something that has a gradient: a softmax-weighted mean, or a loss on the scores"
+        if cut.why == ROUND:
+            why = "weigh the values on both sides by how near they are: weights have a gradient"
         return (Fix.at("differentiable", cut.place, "", why),)
-    if cut.what in ("tensor()", "as_tensor()"):
-        code = rewriting.stacked(sources.statement_at(cut.place))
-        why = "torch.tensor() copies numbers only; torch.stack() keeps the graph of each"
-        return (Fix.at("stack", cut.place, code, why),)
-    return (
-        Fix.at("keep-graph", cut.place, "", f"leave {cut.what} out where the loss is computed"),
-    )
+    return keeping.fixes([cut, *found.around])
+
+
+def _trainable(frozen: Frozen, cut: Cut | None) -> tuple[Fix, ...]:
+    """Return the switching on of a module's gradients before it is used."""
+    name = sources.text_of(frozen.used.call.func)
+    at, place = frozen.used.place, frozen.place
+    there = "elsewhere" if place is None else f"on {place.where}"
+    code = f"{name}.requires_grad_(True)" if _is_path(frozen.used.call.func) else ""
+    why = f"if it is to learn here: it was switched off {there}, and not on again"
+    fixes = [Fix.at("requires-grad", at, code, why, where="before" if code else "")]
+    if place is not None:
+        why = "leave those parameters trainable that learn"
+        fixes.append(Fix.at("requires-grad", place, "", why))
+    if cut is not None and not frozen.is_owned:
+        why = "or, if what is before it is to learn, do not cut the graph here"
+        fixes.append(Fix.at("keep-graph", cut.place, "", why))
+    return tuple(fixes)
+
+
+def _is_path(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _drawn(cut: Cut) -> Fix:
+    """Return what to do about a sample: it has a graph only if it is drawn by `rsample`."""
+    has = sampling.has_rsample(cut.node, cut.scope)
+    if has:
+        code = rewriting.renamed_call(sources.statement_at(cut.place), cut.node, "rsample")
+        why = "rsample() draws the same, as a function of what the distribution is computed from"
+        return Fix.at("rsample", cut.place, code, why)
+    otherwise = "multiply dist.log_prob(sample) by the sample's loss, detached, and learn from that"
+    why = f"this distribution has no rsample(): {otherwise}"
+    if has is None:
+        why = f"rsample() keeps the graph, where the distribution has it; else {otherwise}"
+    return Fix.at("differentiable", cut.place, "", why)
 
 
 def _switch_on(cut: Cut) -> Fix:
@@ -190,23 +199,42 @@ def _enable(frame: FrameType | None, heard: Heard) -> Fix:
     return Fix.at("enable-grad", place, "with torch.enable_grad():", f"around it: {why}")
 
 
-def _find(frame: FrameType | None, nested: bool) -> Cut | None:
+@dataclass(frozen=True)
+class _Found:
+    """Why a loss has no graph.
+
+    Attributes
+    ----------
+    cut : Cut or None
+    around : tuple of Cut
+        What else cuts on the way from there to the loss.
+    frozen : Frozen or None
+        The module that is why, where the cut is not.
+    """
+
+    cut: Cut | None
+    around: tuple[Cut, ...] = ()
+    frozen: Frozen | None = None
+
+
+def _find(frame: FrameType | None, nested: bool) -> _Found:
     own = own_frame(frame)
     if own is None:
-        return None
+        return _Found(None)
     if not torch.is_grad_enabled():
         found = off_inside(own, nested) or switched_off_around(own)
         if found is not None:
-            return found
+            return _Found(found)
         place = writes.switched_off_at() or switch_in(own)
-        return None if place is None else Cut(place, "gradients were switched off", "no_grad")
+        off = None if place is None else Cut(place, "gradients were switched off", "no_grad")
+        return _Found(off)
     place = place_in(own.f_code, own.f_lineno)
-    statement = sources.statement_at(place)
-    value = _differentiated(statement)
+    value = _differentiated(sources.statement_at(place))
     if value is None:
-        return None
+        return _Found(None)
     reader = Reader()
-    return reader.cut_in(value, Scope.of_frame(own)) or reader.frozen
+    cut = reader.cut_in(value, Scope.of_frame(own))
+    return _Found(cut, tuple(reader.around), to_blame(reader.modules, reader.behind, own))
 
 
 def _differentiated(statement: ast.stmt | None) -> ast.expr | None:

@@ -7,14 +7,18 @@ the frames still hold help: a variable that requires grad was not cut.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
+import math
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from secondpass.explaining import sources
+from secondpass.explaining import sampling, sources
+from secondpass.explaining.freezing import Used
 from secondpass.explaining.scopes import UNSEEN, Scope, bound, definition_of
 from secondpass.explaining.switches import Cut, called, cut_at, decorated_off, off_around
 from secondpass.explaining.uses import own_statements
@@ -22,22 +26,23 @@ from secondpass.reading.places import Place, is_own, place_in
 
 _DEEPEST = 40
 INDICES = "gives whole numbers (positions): they have no gradient"
-_PLAIN = "gives a plain Python number: the graph ends there"
+PLAIN = "gives a plain Python number: the graph ends there"
 _DETACHED = "gives the value without its graph"
 ROUND = "turns it into whole numbers: they have no gradient"
 TRUTH = "gives True and False: they have no gradient"
 _CUTS = {
     "argmax": INDICES, "argmin": INDICES, "argsort": INDICES, "nonzero": INDICES,
     "multinomial": INDICES, "searchsorted": INDICES, "bucketize": INDICES,
-    "item": _PLAIN, "tolist": _PLAIN, "numpy": _DETACHED, "detach": _DETACHED,
+    "item": PLAIN, "tolist": PLAIN, "numpy": _DETACHED, "detach": _DETACHED,
     "detach_": _DETACHED, "data": _DETACHED, "sample": _DETACHED,
     "long": ROUND, "int": ROUND, "bool": TRUTH, "byte": ROUND, "short": ROUND,
     "eq": TRUTH, "ne": TRUTH, "gt": TRUTH, "lt": TRUTH, "ge": TRUTH, "le": TRUTH,
     "isclose": TRUTH, "count_nonzero": ROUND, "bincount": ROUND, "one_hot": ROUND,
     "bernoulli": _DETACHED, "from_numpy": _DETACHED,
 }  # fmt: skip
-_COPIES = {"tensor", "Tensor", "FloatTensor", "as_tensor", "array", "asarray", "Variable"}
+COPIES = {"tensor", "Tensor", "FloatTensor", "as_tensor", "array", "asarray", "Variable"}
 _NUMBERS = {"float", "int", "bool", "round"}
+_WHOLE = {"uint8", "int8", "int16", "short", "int32", "int", "int64", "long", "bool"}
 _GROWS = {"append", "appendleft", "extend", "insert", "add"}
 _INDEXED = {"max", "min", "topk", "sort", "mode", "median", "kthvalue", "cummax", "cummin"}
 
@@ -46,7 +51,9 @@ class Reader:
     """Reads backwards from an expression to what cut it off from the parameters."""
 
     def __init__(self) -> None:
-        self.frozen: Cut | None = None
+        self.modules: list[Used] = []  # modules on the way, not those behind the cut
+        self.around: list[Cut] = []  # what else cuts on the way from the cut to the loss
+        self.behind: list[torch.nn.Module] = []  # modules behind the cut
         self._seen: set[tuple[int, int]] = set()
         self._depth = 0
         self._positions: set[int] = set()  # calls of which the second result is meant
@@ -79,7 +86,10 @@ class Reader:
             if isinstance(value, ast.Call) and called(value) in _INDEXED:
                 if isinstance(index, ast.Constant) and index.value == 1:
                     return self._at(node, scope, INDICES, f"{called(value)}(…)[1]")
-            return self.cut_in(value, scope)
+            found = self.cut_in(value, scope)
+            if found is None and not self._may_learn(value, scope):
+                return self.cut_in(index, scope)  # only the positions could have learned
+            return found
         if isinstance(node, ast.Compare) and self._any_may_learn(node, scope):
             return self._at(node, scope, TRUTH, "the comparison")
         for child in ast.iter_child_nodes(node):
@@ -96,11 +106,13 @@ class Reader:
         stores = list(self._stores(node.id, scope, node.lineno))
         for statement, taken in stores:
             place = self._place(statement, scope)
+            mark = len(self.modules)
             inner = self.cut_in(taken, scope)
             if inner is not None:
                 return inner
-            off = off_around(place)
+            off = off_around(place, scope.value_of)
             if off is not None and self._any_may_learn(taken, scope):
+                self._leave_behind(mark)
                 return off
         if not stores and node.id in scope.arguments and scope.outer is not None:
             return self.cut_in(scope.arguments[node.id], scope.outer)
@@ -156,24 +168,56 @@ class Reader:
         is_method = receiver is not None and not isinstance(known, types.ModuleType)
         operands = [receiver, *inputs] if is_method and receiver is not None else inputs
         own = self._own_function(node, scope)
+        module = scope.called_value(node.func)
+        if isinstance(module, torch.nn.Module):
+            self._see(module, node, scope)
         if id(node) in self._positions:
-            return self._first(operands, scope) or self._at(node, scope, INDICES, f"{name}(…)[1]")
-        if own is None and name in _CUTS and any(self._may_learn(one, scope) for one in operands):
-            earlier = self._first(operands, scope)
-            return earlier or self._at(node, scope, _CUTS[name], f"{name}()")
-        if name in _COPIES or (name in _NUMBERS and not is_method):
+            return self._cut(operands, node, scope, INDICES, f"{name}(…)[1]")
+        why = None if own is not None else self._why(name, node, known, scope)
+        if why is not None and any(self._may_learn(one, scope) for one in operands):
+            return self._cut(operands, node, scope, why, f"{name}()")
+        is_number = name in _NUMBERS and not is_method
+        if name in COPIES or is_number or known is math:
             if any(self._may_learn(one, scope) for one in inputs):
-                why = _PLAIN if name in _NUMBERS else _DETACHED
-                return self._first(inputs, scope) or self._at(node, scope, why, f"{name}()")
+                why = PLAIN if is_number or known is math else _DETACHED
+                what = f"math.{name}()" if known is math else f"{name}()"
+                return self._cut(inputs, node, scope, why, what)
         if name == "checkpoint" and _is_reentrant(node):
             why = "a reentrant checkpoint has no graph when no input of it requires grad"
             return self._at(node, scope, why, "checkpoint")
         if own is not None:
             return self._inside(own, node, scope) or self._first(inputs, scope)
-        module = scope.value_of(node.func)
-        if isinstance(module, torch.nn.Module):
-            self._see_frozen(module, scope)
         return self._first(operands, scope)
+
+    def _why(self, name: str, node: ast.Call, known: Any, scope: Scope) -> str | None:
+        """Return why a method of a tensor's or a function of torch's cuts; None if it does not."""
+        if name == "sample":
+            if isinstance(known, types.ModuleType):  # random.sample
+                return None
+            is_whole = sampling.has_rsample(node, scope) is False
+            return INDICES if is_whole else _DETACHED
+        if name in ("to", "type"):
+            given = [*node.args, *(one.value for one in node.keywords)]
+            kinds = {sources.text_of(one).rpartition(".")[2] for one in given} & _WHOLE
+            return None if not kinds else TRUTH if kinds == {"bool"} else ROUND
+        return _CUTS.get(name)
+
+    def _cut(
+        self, operands: list[ast.expr], node: ast.Call, scope: Scope, why: str, what: str
+    ) -> Cut:
+        """Return the cut that a call makes, or an earlier one on the way to it."""
+        mark = len(self.modules)
+        earlier = self._first(operands, scope)
+        here = self._at(node, scope, why, what)
+        if earlier is not None:
+            self.around.append(replace(here, is_outer=True))
+            return earlier
+        self._leave_behind(mark)
+        return here
+
+    def _leave_behind(self, mark: int) -> None:
+        self.behind += [one.module for one in self.modules[mark:]]
+        del self.modules[mark:]
 
     def _first(self, values: list[ast.expr], scope: Scope) -> Cut | None:
         for value in values:
@@ -205,17 +249,21 @@ class Reader:
         if isinstance(tree, ast.Lambda):
             returned = [tree.body]
         for value in returned[::-1]:
+            mark = len(self.modules)
             found = self.cut_in(value, inner)
             if found is not None:
                 return found
-            off = off_around(self._place(value, inner))
+            off = off_around(self._place(value, inner), inner.value_of)
             if off is not None:
+                self._leave_behind(mark)
                 return off
         return None
 
     def _own_function(self, call: ast.Call, scope: Scope) -> tuple[Any, Any] | None:
         """Return the person's own function that a call runs, and its ``self``."""
-        value = scope.value_of(call.func)
+        value = scope.called_value(call.func)
+        if isinstance(value, functools.partial) and not value.args:
+            value = value.func
         owner = None
         if isinstance(call.func, ast.Attribute):
             base = scope.value_of(call.func.value)
@@ -293,20 +341,14 @@ class Reader:
                             return True
         return False
 
-    def _see_frozen(self, module: torch.nn.Module, scope: Scope) -> None:
-        parameters = list(module.parameters())
-        if not parameters or any(one.requires_grad for one in parameters) or self.frozen:
-            return
-        tree = sources.tree_of(scope.place.file)
-        for node in ast.walk(tree) if tree is not None else ():
-            text = sources.text_of(node) if isinstance(node, ast.Call | ast.Assign) else ""
-            if text.endswith(("requires_grad_(False)", "requires_grad = False")):
-                why = "from there on, no parameter of the module requires grad"
-                self.frozen = self._at(node, scope, why, "frozen")
-                return
+    def _see(self, module: torch.nn.Module, node: ast.Call, scope: Scope) -> None:
+        """Note a module on the way, with whether any of its parameters requires grad."""
+        inside = any(module in one.module.modules() for one in self.modules)
+        if not inside and any(True for _ in module.parameters()):
+            self.modules.append(Used(module, node, scope))
 
     def _at(self, node: ast.AST, scope: Scope, why: str, what: str) -> Cut:
-        return cut_at(scope.place, _line(node), why, what)
+        return replace(cut_at(scope.place, _line(node), why, what), node=node, scope=scope)
 
     def _place(self, node: ast.AST, scope: Scope) -> Place:
         return Place(scope.place.file, _line(node), "", scope.place.function)

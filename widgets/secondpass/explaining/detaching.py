@@ -47,6 +47,25 @@ def statement(name: str, value: Any) -> str:
     return "" if changed is None else f"{target} = {changed}"
 
 
+def copied(name: str, value: Any) -> str:
+    """Return an expression for a copy without a graph; ``""`` where only tensors are not all of it.
+
+    Examples
+    --------
+    >>> copied("fast", {"w": torch.ones(2)})
+    '{key: one.detach().clone() for key, one in fast.items()}'
+    >>> copied("seen", {"h": torch.ones(2), "calls": 3})
+    ''
+    """
+    if is_a(value, torch.Tensor):
+        return f"{name}.detach().clone()"
+    if not is_a(value, (dict, list, tuple)) or _item(value, 0)[1]:
+        return ""
+    if type(value) not in (dict, list, tuple) and not hasattr(type(value), "_fields"):
+        return ""  # a class of the person's, or a dict that has an order of its own
+    return (_expression(value, name, 0) or "").replace(".detach()", ".detach().clone()")
+
+
 def _expression(value: Any, name: str, depth: int) -> str | None:
     """Return an expression for a value of the same shape without a graph."""
     if is_a(value, torch.Tensor):

@@ -16,6 +16,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from secondpass.explaining import (
+    copying,
     cuts,
     explanation,
     facts,
@@ -209,7 +210,7 @@ class Listener:
         if kind == report.LEAF_MODIFIED:
             return cuts.explain_leaf(error)
         if kind == report.COPIED:
-            return cuts.explain_copy(error)
+            return copying.explain(error)
         if kind != report.NO_GRAPH and not failure.came_out_of_call(error.__traceback__):
             found = saved_reads.explain(error, kind, self.history)
             if found is not None:

@@ -171,7 +171,7 @@ def replaced(statement: ast.stmt | None, changes: Iterable[tuple[ast.expr, Chang
     """Return a simple statement on one line with expressions in it changed, one after the other."""
     if statement is None or hasattr(statement, "body"):
         return ""
-    new = copy.deepcopy(statement)
+    new: ast.AST = copy.deepcopy(statement)
     for old, change in changes:
         swap = _Changed(old, change)
         new = swap.visit(new)

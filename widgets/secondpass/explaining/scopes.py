@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from secondpass.explaining import sources
+from secondpass.explaining.contents import is_a, parts
 from secondpass.explaining.switches import called
 from secondpass.explaining.uses import own_statements
 from secondpass.reading.places import Place, own_frame, place_in
@@ -70,6 +71,23 @@ class Scope:
                         return table[node.attr]
             return inspect.getattr_static(base, node.attr, UNSEEN)
         return UNSEEN
+
+    def called_value(self, node: ast.expr) -> Any:
+        """Return what is called, also where a table holds it: ``LOSSES[name]``, ``heads[0]``."""
+        is_get = isinstance(node, ast.Call) and called(node) == "get" and node.args
+        if isinstance(node, ast.Subscript):
+            table, key = self.called_value(node.value), self._key(node.slice)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_get:
+            table, key = self.called_value(node.func.value), self._key(node.args[0])
+        else:
+            return self.value_of(node)
+        labels = (f"[{key!r}]", f"[{key}]", f".{key}")  # of a ModuleDict, too
+        is_table = is_a(table, (dict, list, tuple, torch.nn.ModuleList, torch.nn.ModuleDict))
+        found = [item for label, item in (parts(table) if is_table else ()) if label in labels]
+        return found[0] if found and type(key) in (str, int) else UNSEEN
+
+    def _key(self, node: ast.expr) -> Any:
+        return node.value if isinstance(node, ast.Constant) else self.value_of(node)
 
     def stores(self, value: ast.expr, before: int) -> list[ast.stmt]:
         """Return the assignments to what an expression names, the last before a line first."""

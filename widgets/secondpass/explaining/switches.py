@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 import torch
 
-from secondpass.explaining import sources
+from secondpass.explaining import conditions, sources
 from secondpass.hearing import calls
 from secondpass.reading.places import Place, is_own, place_in, source_lines
 
 INSIDE = "backward"
 """What cuts a graph inside a hook or a Function."""
+
+CONDITION = "condition"
+"""What cuts a graph where gradients are on only if something holds."""
 
 OFF = {"no_grad", "inference_mode", "set_grad_enabled", "_set_grad_enabled"}
 ON = {*OFF, "enable_grad"}
@@ -27,6 +32,9 @@ class Cut:
     place: Place
     why: str
     what: str = ""  # the name of the operation
+    node: Any = None  # the expression that cuts
+    scope: Any = None  # the function it stands in
+    is_outer: bool = False  # whether another one is on the way to it
 
 
 def switched_off_around(frame: FrameType) -> Cut | None:
@@ -83,8 +91,15 @@ def _is_method_of_function(frame: FrameType) -> bool:
     return isinstance(first, torch.autograd.function.FunctionCtx)
 
 
-def off_around(place: Place) -> Cut | None:
-    """Return the block or decorator of the same function that switches gradients off on a line."""
+def off_around(place: Place, value_of: Callable[[ast.expr], Any] | None = None) -> Cut | None:
+    """Return the block or decorator of the same function that switches gradients off on a line.
+
+    Parameters
+    ----------
+    place : Place
+    value_of : callable, optional
+        Gives what a name in that function holds: for a block that depends on a condition.
+    """
     function = sources.function_at(place)
     if function is None:
         return None
@@ -98,7 +113,15 @@ def off_around(place: Place) -> Cut | None:
         for item in reversed(block.items):
             value = item.context_expr
             if _switches_off(value):
-                return cut_at(place, value.lineno, "gradients are off in this block")
+                condition = conditions.of(value)
+                if condition is None:
+                    return cut_at(place, value.lineno, "gradients are off in this block")
+                assert isinstance(value, ast.Call), "only a call has a condition"
+                is_on = conditions.holds(condition, value_of) == conditions.ON[called(value)]
+                if value_of is None or not is_on:
+                    why = conditions.sentence(value, condition, value_of)
+                    return cut_at(place, value.lineno, why, CONDITION)
+                return None
             if isinstance(value, ast.Call) and called(value) in ON:
                 return None
     return decorated_off(function, place)
