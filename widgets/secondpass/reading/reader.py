@@ -192,9 +192,12 @@ class GraphReader:
         return known.grad
 
     @unheard()
-    def graph(self) -> Graph:
-        """Return what is known as records; leaves' values and ``.grad`` as they are now."""
-        for key, known in self.leaves.items():
+    def graph(self, *, look: bool = True) -> Graph:
+        """Return what is known as records; leaves' values and ``.grad`` as they are now.
+
+        Without ``look`` they are as they were when last looked at.
+        """
+        for key, known in self.leaves.items() if look else ():
             self.see_grad(key)
             tensor = known.tensor()
             if tensor is not None:

@@ -49,6 +49,7 @@ class WatchedCall:
         add: Callable[[Event], None],
     ) -> None:
         self.number = number
+        self.thread = call.thread
         self.updated: list[str] = []  # names of the leaves whose .grad this call has changed
         self.freed: dict[str, int] = {}  # slots that this call has freed, and their bytes
         self.started: list[str] = []  # ids of Nodes whose function has begun and not ended

@@ -71,6 +71,16 @@ class Recorder:
                 self._frames += event.frames()
             return self._frames
 
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether a recorded call is running on another thread.
+
+        torch frees saved tensors and sets ``.grad`` meanwhile, without Python's lock: who looked
+        at them then would crash the process. While the lock is held no call begins.
+        """
+        here = threading.get_ident()
+        return any(one.thread != here for one in self._watched.values())
+
     def add_graph(self, tensors: Sequence[Any], known: Mapping[int, str]) -> None:
         """Read a graph that stands before anything is recorded: it is what step 0 shows."""
         self.reader.add_roots(tensors, known)
@@ -201,6 +211,8 @@ class Recorder:
             Gives the line that did it, where that is known; asked only if something changed.
         """
         with self.lock:
+            if self.runs_elsewhere:
+                return  # the next one will see it
             count = len(self.events)
             self._add_grad_changes(line)
             self._add_gone(line)

@@ -63,7 +63,7 @@ class Recording:
         """The graph as it stands now."""
         with self._recorder.lock:
             self._recorder.catch_up()
-            return self._recorder.reader.graph()
+            return self._recorder.reader.graph(look=not self._recorder.runs_elsewhere)
 
     def tell(self, listener: Callable[[int], None]) -> None:
         """Call a function with the number of frames whenever some were added."""
