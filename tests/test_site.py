@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import runpy
+import tempfile
 import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -131,6 +132,13 @@ def test_the_index_has_the_map_the_times_the_message_and_the_gallery():
     ]
     state = json.loads(page.select_one("[data-secondpass] script").get_text())
     assert state["_recording"]["frames"][state["step"] - 1]["kind"] == "stop"
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("gallery/")])
+def test_a_gallery_page_has_the_whole_explanation(name):
+    words = soup(name).select_one(".explanation").get_text().strip()
+    assert words.startswith("secondpass: ") and len(words.splitlines()) > 1
+    assert "With its picture" not in words and tempfile.gettempdir() not in words
 
 
 def test_a_gallery_page_has_the_error_the_code_the_explanation_and_the_mended_code():

@@ -22,6 +22,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from secondpass.picture.typeset import SAID_BY
 from secondpass.site.pages import Course, Renderer, clean, read
 
 GALLERY = Path(__file__).parent / "gallery"
@@ -86,7 +87,6 @@ def explained(case: Case) -> Found:
             raise RuntimeError(f"{case.folder / 'train.py'} was not explained:\n{done.stderr}")
         soup = BeautifulSoup(read(page), "html.parser")
     place = soup.select_one("[data-secondpass]")
-    words = soup.select_one("main > pre")
     data = None if place is None else place.find("script")
     broken, mended = read(case.folder / "train.py"), read(case.folder / "mended.py")
     places = [facts[name] for name in PLACES] + [(facts["node"] or {}).get("created")]
@@ -95,12 +95,18 @@ def explained(case: Case) -> Found:
     state = None if data is None else json.loads(data.get_text())
     return Found(
         message=facts["message"],
-        words="" if words is None else words.get_text(),
+        words=_explanation(done.stderr),
         broken=listing(broken, lines),
         mended=listing(mended, changed(broken, mended)),
         still="" if place is None else str(place.find(["img", "pre"])),
         state=state,
     )
+
+
+def _explanation(stderr: str) -> str:
+    """Return the explanation that a run printed, without what was printed before and after it."""
+    _, said_by, words = stderr.partition(SAID_BY)
+    return (said_by + words).partition("\n  With its picture:")[0].rstrip()
 
 
 def listing(code: str, marked: list[int]) -> str:
